@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Condition types and reasons, each written once, and how a condition list is brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpudeck.api.meta import Condition
+
+DISCOVERED = "Discovered"
+DRIVER_READY = "DriverReady"
+HARDWARE_HEALTHY = "HardwareHealthy"
+PUBLISHED = "Published"
+READY = "Ready"
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+
+
+def merge(old: Iterable[Condition] | None, new: Iterable[Condition], now: str) -> list[Condition]:
+    """Return `new` with transition times: kept where the status is unchanged, else `now`.
+
+    `now` is RFC 3339 with seconds (metav1.Time). Sorted by type, so equal states give equal lists.
+    """
+    before = {condition.type: condition for condition in old or ()}
+    merged = []
+    for condition in sorted(new, key=lambda each: each.type):
+        known = before.get(condition.type)
+        same = known is not None and known.status == condition.status
+        since = known.last_transition_time if known is not None and same else now
+        merged.append(
+            Condition(
+                type=condition.type,
+                status=condition.status,
+                reason=condition.reason,
+                message=condition.message,
+                last_transition_time=since,
+                observed_generation=condition.observed_generation,
+            )
+        )
+    return merged
+
+
+def find(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:
+    """Return the condition of that type, or None."""
+    return next((each for each in conditions or () if each.type == kind), None)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of the core and coordination groups, typed as far as gpudeck reads them.
+
+Every field is optional even where the API calls it required: servers send
+`containers: null` in bookmarks.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpudeck.api.meta import ObjectMeta, ObjectReference, Wire
+
+
+class Taint(Wire):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(Wire):
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+
+
+class NodeSystem(Wire):
+    boot_id: str | None = msgspec.field(default=None, name="bootID")
+    kernel_version: str | None = None
+    os_image: str | None = None
+    kubelet_version: str | None = None
+
+
+class NodeCondition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class NodeStatus(Wire):
+    capacity: dict[str, str] | None = None
+    allocatable: dict[str, str] | None = None
+    conditions: list[NodeCondition] | None = None
+    node_info: NodeSystem | None = None
+
+
+class Node(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class ContainerClaim(Wire):
+    """An entry of a container's `resources.claims`."""
+
+    name: str = ""
+    request: str | None = None
+
+
+class ResourceRequirements(Wire):
+    limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
+    claims: list[ContainerClaim] | None = None
+
+
+class Container(Wire):
+    name: str = ""
+    image: str | None = None
+    resources: ResourceRequirements | None = None
+
+
+class PodResourceClaim(Wire):
+    """An entry of `spec.resourceClaims`: a claim by name or by template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class Toleration(Wire):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class PodSpec(Wire):
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
+    tolerations: list[Toleration] | None = None
+    scheduler_name: str | None = None
+
+
+class PodCondition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class PodClaimStatus(Wire):
+    """An entry of `status.resourceClaimStatuses`: which claim a template made."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ExtendedResourceMapping(Wire):
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Wire):
+    """The claim that the scheduler made for extended resources (KEP-5004)."""
+
+    resource_claim_name: str = ""
+    request_mappings: list[ExtendedResourceMapping] | None = None
+
+
+class PodStatus(Wire):
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    conditions: list[PodCondition] | None = None
+    resource_claim_statuses: list[PodClaimStatus] | None = None
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+
+
+class Pod(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+class ConfigMap(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    data: dict[str, str] | None = None
+
+
+class LeaseSpec(Wire):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: LeaseSpec | None = None
+
+
+class Event(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    involved_object: ObjectReference | None = None
+    reason: str | None = None
+    message: str | None = None
+    type: str | None = None
+    count: int | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None

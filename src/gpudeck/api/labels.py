@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every label, annotation, finalizer and field manager of gpudeck, each written once."""
+
+from __future__ import annotations
+
+GROUP = "gpu.deckhouse.io"
+DRIVER = "gpu.deckhouse.io"
+"""Name of the DRA driver, of its socket folders and of the domain of its device attributes."""
+
+NODE = "gpu.deckhouse.io/node"
+"""On PhysicalGPU: the name of its node."""
+VENDOR = "gpu.deckhouse.io/vendor"
+"""On Node and PhysicalGPU: the maker, e.g. nvidia."""
+DEVICE = "gpu.deckhouse.io/device"
+"""On PhysicalGPU: the model as a label value, e.g. h100-sxm5-80gb."""
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY_GPUDECK = "gpudeck"
+
+MANAGER_NODE_AGENT = "gpudeck-node-agent"
+MANAGER_ADAPTER = "gpudeck-adapter"
+MANAGER_DRA_PLUGIN = "gpudeck-dra-plugin"
+MANAGER_CONTROLLER = "gpudeck-controller"
+
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+SUPPORTED_VENDORS = "gpu-supported-vendors"
+"""Name of the ConfigMap that says which PCI vendors are GPUs of interest."""

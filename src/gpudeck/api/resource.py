@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of `resource.k8s.io/v1` (Kubernetes 1.34 to 1.37), typed as far as gpudeck uses them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpudeck.api.meta import Condition, ObjectMeta, Wire
+
+
+class CELSelector(Wire):
+    expression: str = ""
+
+
+class DeviceSelector(Wire):
+    cel: CELSelector | None = None
+
+
+class OpaqueConfig(Wire):
+    driver: str = ""
+    parameters: msgspec.Raw | None = None
+
+
+class ClassConfig(Wire):
+    opaque: OpaqueConfig | None = None
+
+
+class DeviceClassSpec(Wire):
+    selectors: list[DeviceSelector] | None = None
+    config: list[ClassConfig] | None = None
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: DeviceClassSpec | None = None
+
+
+class DeviceToleration(Wire):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class ExactRequest(Wire):
+    device_class_name: str = ""
+    selectors: list[DeviceSelector] | None = None
+    allocation_mode: str | None = None
+    count: int | None = None
+    admin_access: bool | None = None
+    tolerations: list[DeviceToleration] | None = None
+
+
+class SubRequest(Wire):
+    name: str = ""
+    device_class_name: str = ""
+    selectors: list[DeviceSelector] | None = None
+    allocation_mode: str | None = None
+    count: int | None = None
+    tolerations: list[DeviceToleration] | None = None
+
+
+class DeviceRequest(Wire):
+    """One request of a claim: `exactly` one kind of device, or the first available of several."""
+
+    name: str = ""
+    exactly: ExactRequest | None = None
+    first_available: list[SubRequest] | None = None
+
+
+class DeviceConstraint(Wire):
+    requests: list[str] | None = None
+    match_attribute: str | None = None
+
+
+class ClaimDevices(Wire):
+    requests: list[DeviceRequest] | None = None
+    constraints: list[DeviceConstraint] | None = None
+
+
+class ClaimSpec(Wire):
+    devices: ClaimDevices | None = None
+
+
+class AllocatedDevice(Wire):
+    """An entry of `status.allocation.devices.results`."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, str] | None = None
+
+
+class AllocatedConfig(Wire):
+    """An entry of `status.allocation.devices.config`; `source` is FromClass or FromClaim."""
+
+    source: str = ""
+    requests: list[str] | None = None
+    opaque: OpaqueConfig | None = None
+
+
+class AllocatedDevices(Wire):
+    results: list[AllocatedDevice] | None = None
+    config: list[AllocatedConfig] | None = None
+
+
+class Allocation(Wire):
+    devices: AllocatedDevices | None = None
+    allocation_timestamp: str | None = None
+
+
+class Consumer(Wire):
+    """An entry of `status.reservedFor`; a pod has resource `pods` and no group."""
+
+    api_group: str | None = None
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ClaimDeviceStatus(Wire):
+    """An entry of `status.devices` (KEP-4817)."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: list[Condition] | None = None
+    data: msgspec.Raw | None = None
+
+
+class ClaimStatus(Wire):
+    allocation: Allocation | None = None
+    reserved_for: list[Consumer] | None = None
+    devices: list[ClaimDeviceStatus] | None = None
+
+
+class ResourceClaim(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: ClaimSpec | None = None
+    status: ClaimStatus | None = None
+
+
+class Attribute(Wire):
+    """One attribute value of a device: exactly one field is set."""
+
+    int_: int | None = msgspec.field(default=None, name="int")
+    bool_: bool | None = msgspec.field(default=None, name="bool")
+    string: str | None = None
+    version: str | None = None
+
+
+class Capacity(Wire):
+    value: str = ""
+
+
+class DeviceTaint(Wire):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+    time_added: str | None = None
+
+
+class Device(Wire):
+    name: str = ""
+    attributes: dict[str, Attribute] | None = None
+    capacity: dict[str, Capacity] | None = None
+    taints: list[DeviceTaint] | None = None
+
+
+class Pool(Wire, omit_defaults=False):
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class SliceSpec(Wire):
+    driver: str = ""
+    pool: Pool = msgspec.field(default_factory=Pool)
+    node_name: str | None = None
+    all_nodes: bool | None = None
+    devices: list[Device] | None = None
+
+
+class ResourceSlice(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: SliceSpec = msgspec.field(default_factory=SliceSpec)

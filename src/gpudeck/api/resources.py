@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each kind of object lives in the API: group, version, plural."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One resource of the API server. `kind` is what manifests carry; `plural` stands in paths."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """`v1` for the core group, else `group/version`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """The URL path of the collection or, with a name, of the object."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if self.namespaced and namespace:
+            root += f"/namespaces/{namespace}"
+        return f"{root}/{self.plural}" + (f"/{name}" if name else "")
+
+
+NODE = Resource("", "v1", "Node", "nodes")
+POD = Resource("", "v1", "Pod", "pods", namespaced=True)
+CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
+NAMESPACE = Resource("", "v1", "Namespace", "namespaces")
+LEASE = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
+EVENT = Resource("", "v1", "Event", "events", namespaced=True)
+DEVICE_CLASS = Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses")
+RESOURCE_CLAIM = Resource(
+    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True
+)
+RESOURCE_SLICE = Resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
+CUSTOM_RESOURCE_DEFINITION = Resource(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
+)
+PHYSICAL_GPU = Resource("gpu.deckhouse.io", "v1alpha1", "PhysicalGPU", "physicalgpus")
+GPU_CLASS = Resource("gpu.deckhouse.io", "v1alpha1", "GPUClass", "gpuclasses")

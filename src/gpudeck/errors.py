@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error of gpudeck, in one tree.
+
+GpudeckError                      a reason in CamelCase and a sentence for people
+├── RetryableError                the same call may succeed later (after_seconds)
+│   ├── UnavailableError          a peer (API server, adapter, kubelet) does not answer now
+│   ├── ConflictError             somebody else changed the object first
+│   ├── ExpiredError              a watch or list position is too old (HTTP 410)
+│   └── BusyError                 the thing is in use by another holder
+└── TerminalError                 repeating the call unchanged cannot help
+    ├── NotFoundError             the object or card does not exist
+    ├── AlreadyExistsError        the object exists with other content
+    ├── InvalidError              bad input; names the field, the value and what is allowed
+    ├── ForbiddenError            the caller may not do this
+    └── UnsupportedError          the hardware or the server lacks the ability
+
+The reason of an error becomes the reason of the condition and of the Event that
+report it, without translation. Return codes of a maker's library, HTTP statuses
+and OSErrors are translated at the three doors and chained.
+"""
+
+from __future__ import annotations
+
+
+class GpudeckError(Exception):
+    """The root: what is wrong, in a word for programs and a sentence for people."""
+
+    reason = "Error"
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        if reason is not None:
+            self.reason = reason
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RetryableError(GpudeckError):
+    """The same call may succeed later; `after_seconds` is a hint, None leaves it to the caller."""
+
+    reason = "Retryable"
+
+    def __init__(
+        self, message: str, *, reason: str | None = None, after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message, reason=reason)
+        self.after_seconds = after_seconds
+
+
+class UnavailableError(RetryableError):
+    """A peer does not answer now: refused, timed out, overloaded or restarting."""
+
+    reason = "Unavailable"
+
+
+class ConflictError(RetryableError):
+    """The object changed since it was read, or another field manager owns the field."""
+
+    reason = "Conflict"
+
+
+class ExpiredError(RetryableError):
+    """The resource version of a list or watch is too old; list again."""
+
+    reason = "Expired"
+
+
+class BusyError(RetryableError):
+    """Somebody else holds the thing; the message names the holder."""
+
+    reason = "Busy"
+
+
+class TerminalError(GpudeckError):
+    """Repeating the call unchanged cannot help."""
+
+    reason = "Failed"
+
+
+class NotFoundError(TerminalError):
+    """The object, card or file does not exist."""
+
+    reason = "NotFound"
+
+
+class AlreadyExistsError(TerminalError):
+    """An object of that name exists already."""
+
+    reason = "AlreadyExists"
+
+
+class InvalidError(TerminalError):
+    """Bad input. `field` is its path, `value` what was given, `allowed` what would do."""
+
+    reason = "Invalid"
+
+    def __init__(
+        self, message: str, *, reason: str | None = None, field: str = "", allowed: str = ""
+    ) -> None:
+        super().__init__(message, reason=reason)
+        self.field = field
+        self.allowed = allowed
+
+
+class ForbiddenError(TerminalError):
+    """The caller is known but may not do this."""
+
+    reason = "Forbidden"
+
+
+class UnsupportedError(TerminalError):
+    """The hardware, the driver or the server lacks the ability."""
+
+    reason = "Unsupported"

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a process: one frozen dataclass each; a field is a flag and an environment variable.
+
+`metrics_port: int = setting(8080, "…")` gives `--metrics-port` and
+`GPUDECK_METRICS_PORT`; the flag wins. The command line (`cli.processes`) builds
+its options from `describe`, and nothing else reads `os.environ` or `sys.argv`.
+Shared groups are composed by inheritance of plain dataclasses without behaviour.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gpudeck.errors import InvalidError
+
+T = TypeVar("T")
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+
+
+def setting(default: Any, meaning: str) -> Any:
+    """Declare a field with its default and the sentence that `--help` prints."""
+    return dataclasses.field(default=default, metadata={"help": meaning})
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One field as the command line sees it."""
+
+    name: str
+    flag: str
+    env: str
+    type: type
+    default: Any
+    help: str
+
+
+def describe(cls: type) -> list[Option]:
+    """List the options of a settings class, in the order of its fields."""
+    hints = typing.get_type_hints(cls)
+    return [
+        Option(
+            name=field.name,
+            flag="--" + field.name.replace("_", "-"),
+            env="GPUDECK_" + field.name.upper(),
+            type=hints[field.name],
+            default=field.default,
+            help=field.metadata.get("help", ""),
+        )
+        for field in dataclasses.fields(cls)
+    ]
+
+
+def load(cls: type[T], flags: Mapping[str, str | None], env: Mapping[str, str] | None = None) -> T:
+    """Build `cls` from flags (by field name; None = not given), the environment and defaults.
+
+    Raises InvalidError that names the flag or variable, the value and what is allowed.
+    """
+    source = os.environ if env is None else env
+    values: dict[str, Any] = {}
+    for option in describe(cls):
+        given = flags.get(option.name)
+        if given is not None:
+            values[option.name] = parse(option, given, option.flag)
+        elif option.env in source:
+            values[option.name] = parse(option, source[option.env], option.env)
+    return cls(**values)
+
+
+def parse(option: Option, text: str, origin: str) -> Any:
+    """Turn `text` into the option's type; `origin` is named in the error."""
+    try:
+        return _PARSERS[option.type](text)
+    except (ValueError, KeyError) as error:
+        allowed = _ALLOWED.get(option.type, "text")
+        raise InvalidError(
+            f"{origin}: {text!r} is not valid; allowed: {allowed}", field=origin, allowed=allowed
+        ) from error
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in _TRUE or lowered in _FALSE:
+        return lowered in _TRUE
+    raise ValueError(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+_PARSERS: dict[Any, Any] = {
+    str: str,
+    int: int,
+    float: float,
+    bool: _boolean,
+    Path: Path,
+    tuple[str, ...]: _words,
+}
+_ALLOWED: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    tuple[str, ...]: "words separated by commas",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LogSettings:
+    """What every process has."""
+
+    log_level: str = setting("info", "Least severe log line printed: debug, info, warning, error.")
+
+
+@dataclasses.dataclass(frozen=True)
+class KubeSettings(LogSettings):
+    """Processes that speak to the API server."""
+
+    kubeconfig: str = setting("", "Kubeconfig file; empty uses the pod's service account.")
+    metrics_port: int = setting(0, "Port of /metrics and /healthz; 0 serves none.")
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeSettings(KubeSettings):
+    """Processes that work on one node."""
+
+    node_name: str = setting("", "Name of the Node object this process works for.")
+    host_root: Path = setting(Path("/"), "The host's root as this process sees it.")
+    host_root_on_node: str = setting("/", "The host's root as the container runtime sees it.")
