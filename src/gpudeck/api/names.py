@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that gpudeck gives to objects, devices and label values, each made in one place.
+
+The node agent, the DRA plugin, the controller and the command line all derive
+them; none stores a mapping, because both directions are pure functions. Untrusted
+text (product names, node names) becomes a valid value here or nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from gpudeck.devices.identities import PciAddress
+from gpudeck.errors import InvalidError
+
+LABEL_VALUE_LENGTH = 63
+OBJECT_NAME_LENGTH = 253
+ATTRIBUTE_LENGTH = 64
+"""Longest string or version attribute of a device (resource.k8s.io/v1)."""
+
+_BLANKS = re.compile(r"\s+")
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9._-]")
+_DASHES = re.compile(r"-{2,}")
+_MAKERS = re.compile(r"^(?:nvidia|metax|amd|intel)(?:\s+|$)", re.IGNORECASE)
+_GPU_PREFIX = "gpu-"
+
+
+def label_value(text: str) -> str:
+    """Return `text` as a label value: blanks become one dash, other forbidden characters go.
+
+    `NVIDIA TITAN X (Pascal)` gives `NVIDIA-TITAN-X-Pascal`; text without a single
+    allowed character gives the empty string, which is a valid label value.
+    """
+    joined = _FORBIDDEN.sub("", _BLANKS.sub("-", text.strip()))
+    return _fit(joined.strip("._-"), LABEL_VALUE_LENGTH)
+
+
+def device_label(product: str) -> str:
+    """Return the model as the value of the label `gpu.deckhouse.io/device`.
+
+    `NVIDIA H100 80GB HBM3` gives `h100-80gb-hbm3`: the maker has a label of its own.
+    """
+    without_maker = _MAKERS.sub("", _BLANKS.sub(" ", product.strip()))
+    joined = re.sub(r"[^a-z0-9.]+", "-", without_maker.lower())
+    return _fit(_DASHES.sub("-", joined).strip("._-"), LABEL_VALUE_LENGTH)
+
+
+def node_label(node: str) -> str:
+    """Return a node's name as a label value; names past 63 characters are cut and hashed."""
+    return _fit(node, LABEL_VALUE_LENGTH)
+
+
+def physical_gpu_name(node: str, address: PciAddress) -> str:
+    """Return `<node>-<PCI address>`; past 253 characters the node's part is cut and hashed."""
+    suffix = f"-{address.dashed}"
+    return _fit(node, OBJECT_NAME_LENGTH - len(suffix)) + suffix
+
+
+def pool_name(node: str) -> str:
+    """Return the name of a node's pool of DRA devices: the node's own name."""
+    return node
+
+
+def gpu_device_name(address: PciAddress) -> str:
+    """Return the DRA device name of a whole card, e.g. `gpu-0000-1b-00-0`."""
+    return _GPU_PREFIX + address.dashed
+
+
+def address_of_device(device: str) -> PciAddress | None:
+    """Return the card that a DRA device name of ours stands for, None if it is not one."""
+    if not device.startswith(_GPU_PREFIX):
+        return None
+    try:
+        return PciAddress.parse(device.removeprefix(_GPU_PREFIX))
+    except InvalidError:
+        return None
+
+
+def attribute_text(text: str) -> str:
+    """Return `text` cut to what a device attribute may hold."""
+    return text.strip()[:ATTRIBUTE_LENGTH]
+
+
+def _fit(text: str, length: int) -> str:
+    if len(text) <= length:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return text[: length - 9].rstrip("._-") + "-" + digest

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and label values, from the text that makers and people really write."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpudeck.api import names
+from gpudeck.devices.identities import PciAddress
+
+_LABEL = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_ADDRESS = PciAddress.parse("0000:1b:00.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("NVIDIA TITAN X (Pascal)", "NVIDIA-TITAN-X-Pascal"),
+        ("  Quadro   P2000 ", "Quadro-P2000"),
+        ("Orin (nvgpu)", "Orin-nvgpu"),
+        ("Model 7, rev. B (2U)\n", "Model-7-rev.-B-2U"),
+        ("((()))", ""),
+        ("显卡", ""),
+    ],
+)
+def test_label_values_keep_what_kubernetes_allows(text: str, value: str) -> None:
+    assert names.label_value(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 64, "-" * 100, "a." * 60, "(a) " * 40, "a" * 53 + "-" * 20 + "b"]
+)
+def test_every_label_value_is_valid(text: str) -> None:
+    value = names.label_value(text)
+    assert len(value) <= 63
+    assert _LABEL.fullmatch(value)
+
+
+@pytest.mark.parametrize(
+    ("product", "label"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-80gb-hbm3"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("H100 SXM5 80GB", "h100-sxm5-80gb"),
+        ("Tesla V100-SXM2-32GB", "tesla-v100-sxm2-32gb"),
+        ("NVIDIA GB10", "gb10"),
+        ("MetaX C500", "c500"),
+        ("NVIDIA", ""),
+    ],
+)
+def test_device_labels_leave_the_maker_out(product: str, label: str) -> None:
+    assert names.device_label(product) == label
+
+
+def test_a_card_is_named_by_its_node_and_place() -> None:
+    assert names.physical_gpu_name("node-0", _ADDRESS) == "node-0-0000-1b-00-0"
+
+
+def test_a_long_node_name_is_cut_and_hashed_and_stays_unique() -> None:
+    first, second = (("a" * 50 + ".") * 4 + "b" * 48 + end for end in "xy")
+    made = [names.physical_gpu_name(node, _ADDRESS) for node in (first, second)]
+    assert made[0] != made[1]
+    assert all(len(name) <= 253 and _SUBDOMAIN.fullmatch(name) for name in made)
+    assert all(name.endswith("-0000-1b-00-0") for name in made)
+
+
+def test_a_device_name_leads_back_to_its_card() -> None:
+    device = names.gpu_device_name(_ADDRESS)
+    assert device == "gpu-0000-1b-00-0"
+    assert names.address_of_device(device) == _ADDRESS
+
+
+@pytest.mark.parametrize(
+    "device", ["mig-0000-1b-00-0-1g10gb-19-0", "gpu-", "gpu-0", "0000-1b-00-0"]
+)
+def test_foreign_device_names_lead_nowhere(device: str) -> None:
+    assert names.address_of_device(device) is None
+
+
+def test_attribute_text_has_at_most_64_characters() -> None:
+    assert names.attribute_text(" " + "x" * 70) == "x" * 64
