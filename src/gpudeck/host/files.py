@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replace and remove files so that a crash leaves the old or the new content, never a mixture.
+
+Checkpoints and CDI specs are written with it. The calls block on the disk for as
+long as an fsync takes: on the event loop use `asyncio.to_thread`. Errors of the
+operating system are translated here and in `root` only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from pathlib import Path, PurePath
+
+from gpudeck import errors
+
+_TEMPORARY = ".tmp"
+
+
+def write_atomic(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Make `path` hold `content`, on disk, before returning; its folder must exist.
+
+    The order is temporary file, fsync, rename, fsync of the folder. The temporary
+    name starts with a dot and ends in `.tmp`, which CDI readers and the kubelet's
+    plugin watcher pass over; `remove_leftovers` clears what a kill left behind.
+    """
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}{_TEMPORARY}"
+    try:
+        _write_and_sync(temporary, content, mode)
+        os.rename(temporary, path)
+        sync_directory(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise translated(error, path) from error
+
+
+def remove(path: Path) -> bool:
+    """Remove `path` for good; False if it was not there."""
+    try:
+        os.unlink(path)
+        sync_directory(path.parent)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise translated(error, path) from error
+    return True
+
+
+def remove_leftovers(folder: Path) -> int:
+    """Remove temporary files of writers that were killed; return how many.
+
+    Only for a caller that knows there is no other writer, e.g. under a lock.
+    """
+    try:
+        found = [
+            entry.path
+            for entry in os.scandir(folder)
+            if entry.name.startswith(".") and entry.name.endswith(_TEMPORARY)
+        ]
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise translated(error, folder) from error
+    return sum(remove(Path(path)) for path in found)
+
+
+def sync_directory(folder: Path) -> None:
+    """Put the names in `folder` on disk: a rename or removal is durable only after this."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_and_sync(path: Path, content: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode)
+    try:
+        os.fchmod(descriptor, mode)  # The umask of the process must not decide who reads it.
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def translated(error: OSError, path: PurePath | str) -> errors.GpudeckError:
+    """Return the gpudeck error that says what `error` means for `path`."""
+    text = f"{path}: {error.strerror or error}"
+    code = error.errno
+    if code in (errno.ENOENT, errno.ENOTDIR):
+        return errors.NotFoundError(text, reason="FileNotFound")
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return errors.ForbiddenError(text, reason="FileNotPermitted")
+    if code == errno.EEXIST:
+        return errors.AlreadyExistsError(text, reason="FileExists")
+    if code in (errno.ELOOP, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL):
+        return errors.InvalidError(text, reason="FileInvalid")
+    return errors.UnavailableError(text, reason="FileUnavailable")
