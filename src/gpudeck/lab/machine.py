@@ -31,7 +31,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A part of a machine file; an unknown key is a mistake, not an extension."""
 
 
-class PciIds(Record):
+class PciIds(Record, frozen=True, kw_only=True):
     """Identity in configuration space, and what decides which driver binds."""
 
     vendor: int
@@ -42,14 +42,14 @@ class PciIds(Record):
     revision: int = 0xA1
 
 
-class PcieLink(Record):
+class PcieLink(Record, frozen=True, kw_only=True):
     """The card's best link; an idle card reports generation 1 in sysfs."""
 
     generation: int
     width: int
 
 
-class Memory(Record):
+class Memory(Record, frozen=True, kw_only=True):
     """Frame buffer as NVML reports it; `reserved_mib` is the driver's own part."""
 
     total_mib: int
@@ -59,7 +59,7 @@ class Memory(Record):
     has_temperature: bool = True
 
 
-class Power(Record):
+class Power(Record, frozen=True, kw_only=True):
     """Watts. A card without `default_watts` answers NOT_SUPPORTED for its limit."""
 
     idle_watts: int
@@ -68,7 +68,7 @@ class Power(Record):
     maximum_watts: int | None = None
 
 
-class ClockSet(Record):
+class ClockSet(Record, frozen=True, kw_only=True):
     """Megahertz; None where the card has no such clock to report."""
 
     graphics: int | None = None
@@ -76,7 +76,7 @@ class ClockSet(Record):
     video: int | None = None
 
 
-class ClockRange(Record):
+class ClockRange(Record, frozen=True, kw_only=True):
     """Graphics clocks that go with one memory clock, evenly spread."""
 
     maximum: int
@@ -84,18 +84,18 @@ class ClockRange(Record):
     steps: int
 
 
-class SupportedClocks(Record):
+class SupportedClocks(Record, frozen=True, kw_only=True):
     memory: int
     graphics: ClockRange
 
 
-class Clocks(Record):
+class Clocks(Record, frozen=True, kw_only=True):
     maximum: ClockSet
     applications: ClockSet | None = None
     supported: tuple[SupportedClocks, ...] = ()
 
 
-class TemperatureLimits(Record):
+class TemperatureLimits(Record, frozen=True, kw_only=True):
     """Distances to the limit in degrees: what Ada and later cards report instead of thresholds."""
 
     shutdown: int
@@ -104,7 +104,7 @@ class TemperatureLimits(Record):
     memory_maximum: int | None = None
 
 
-class Temperature(Record):
+class Temperature(Record, frozen=True, kw_only=True):
     """Degrees Celsius; absolute thresholds up to Ampere, `limit` from Ada on."""
 
     idle: int
@@ -115,7 +115,7 @@ class Temperature(Record):
     limit: TemperatureLimits | None = None
 
 
-class NvLink(Record):
+class NvLink(Record, frozen=True, kw_only=True):
     """The links that the chip has; which of them are joined is the machine's `nvlink`."""
 
     version: int
@@ -123,13 +123,13 @@ class NvLink(Record):
     megabytes_per_second: int
 
 
-class Board(Record):
+class Board(Record, frozen=True, kw_only=True):
     vbios: str = ""
     part_number: str = ""
     gpu_part_number: str = ""
 
 
-class MigProfile(Record):
+class MigProfile(Record, frozen=True, kw_only=True):
     """One GPU instance profile: `id` is what people type, `nvml` the index in NVML's enum."""
 
     name: str
@@ -148,7 +148,7 @@ class MigProfile(Record):
     encoder: int = 0
 
 
-class Mig(Record):
+class Mig(Record, frozen=True, kw_only=True):
     """How a card is partitioned. `compute` maps the slices of a GPU instance to the sizes
     and counts of compute instances in it; `mode_change` is reset or live."""
 
@@ -162,7 +162,7 @@ class Mig(Record):
     profiles: tuple[MigProfile, ...]
 
 
-class Model(Record):
+class Model(Record, frozen=True, kw_only=True):
     """Everything that two cards of one model share."""
 
     name: str
@@ -190,7 +190,7 @@ class Model(Record):
     integrated: bool = False
 
 
-class Card(Record):
+class Card(Record, frozen=True, kw_only=True):
     """A card in its slot. `behind` lists the bridges from the root port to the card."""
 
     model: str
@@ -202,7 +202,7 @@ class Card(Record):
     serial: str = ""
 
 
-class OtherDevice(Record):
+class OtherDevice(Record, frozen=True, kw_only=True):
     """A PCI device that is no card: a switch, a network card, the board's own screen."""
 
     address: str
@@ -214,7 +214,7 @@ class OtherDevice(Record):
     driver: str | None = None
 
 
-class LinkPair(Record):
+class LinkPair(Record, frozen=True, kw_only=True):
     """NVLinks that join two cards directly; the ends are indexes of `cards`."""
 
     start: int = msgspec.field(name="from")
@@ -222,7 +222,7 @@ class LinkPair(Record):
     links: int
 
 
-class NvLinkTopology(Record):
+class NvLinkTopology(Record, frozen=True, kw_only=True):
     """Cards joined pair by pair, or each with every link to switches."""
 
     pairs: tuple[LinkPair, ...] = ()
@@ -235,12 +235,12 @@ class NvLinkTopology(Record):
         return self.switched or bool(self.switches)
 
 
-class NumaNode(Record):
+class NumaNode(Record, frozen=True, kw_only=True):
     cpus: str
     memory_mib: int
 
 
-class OperatingSystem(Record):
+class OperatingSystem(Record, frozen=True, kw_only=True):
     """What /etc/os-release says."""
 
     id: str
@@ -251,12 +251,12 @@ class OperatingSystem(Record):
     like: str = ""
 
 
-class Processor(Record):
+class Processor(Record, frozen=True, kw_only=True):
     vendor: str
     model: str
 
 
-class Baseboard(Record):
+class Baseboard(Record, frozen=True, kw_only=True):
     """What /sys/class/dmi/id says."""
 
     vendor: str
@@ -264,7 +264,7 @@ class Baseboard(Record):
     version: str = ""
 
 
-class Driver(Record):
+class Driver(Record, frozen=True, kw_only=True):
     """The kernel driver. `open` names the kind of module that is loaded."""
 
     version: str
@@ -272,7 +272,7 @@ class Driver(Record):
     open: bool = True
 
 
-class Machine(Record):
+class Machine(Record, frozen=True, kw_only=True):
     """A host: `host` is its name, the rest is what its file says."""
 
     os: OperatingSystem
@@ -327,7 +327,10 @@ def load(name_or_path: str | Path, *, host: str | None = None) -> Machine:
     machine = _convert(text, Machine, str(path))
     name = machine.name or path.stem
     machine = msgspec.structs.replace(
-        machine, name=name, host=host or machine.host or name, models=_models(machine, path)
+        machine,
+        name=name,
+        host=host or machine.host or name,
+        models=_models(machine, path),
     )
     machine_rules.check(machine)
     cards = tuple(_identified(machine.host, card) for card in machine.cards)
@@ -351,7 +354,9 @@ def _read(path: Path) -> Any:
         return yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise errors.InvalidError(
-            f"{path}: not a YAML file: {error}", reason="MachineUnreadable", field=str(path)
+            f"{path}: not a YAML file: {error}",
+            reason="MachineUnreadable",
+            field=str(path),
         ) from error
 
 

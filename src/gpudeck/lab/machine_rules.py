@@ -66,7 +66,8 @@ def _cards(machine: machines.Machine) -> Findings:
 
 def _addresses(machine: machines.Machine) -> Findings:
     seen: dict[str, str] = {}
-    for path, address in _all_addresses(machine):
+    for path, device in _devices(machine):
+        path, address = path + ".address", device.address
         if not _ADDRESS.fullmatch(address):
             yield f"{path}: {address!r} is no PCI address; allowed: for example 0000:1b:00.0"
         elif address in seen:
@@ -77,19 +78,20 @@ def _addresses(machine: machines.Machine) -> Findings:
         yield f"cards: {', '.join(order)} are not in PCI order; allowed: ascending addresses"
 
 
-def _all_addresses(machine: machines.Machine) -> Iterator[tuple[str, str]]:
+def _devices(
+    machine: machines.Machine,
+) -> Iterator[tuple[str, machines.Card | machines.OtherDevice]]:
     for index, card in enumerate(machine.cards):
-        yield f"cards[{index}].address", card.address
+        yield f"cards[{index}]", card
     for index, other in enumerate(machine.others):
-        yield f"others[{index}].address", other.address
+        yield f"others[{index}]", other
 
 
 def _bridges(machine: machines.Machine) -> Findings:
-    ends = {address: path for path, address in _all_addresses(machine)}
+    ends = {device.address: path for path, device in _devices(machine)}
     above: dict[str, tuple[str, ...]] = {}
-    devices = [*machine.cards, *machine.others]
-    for (path, _), device in zip(_all_addresses(machine), devices, strict=True):
-        path = path.replace("address", "behind")
+    for path, device in _devices(machine):
+        path += ".behind"
         if not device.behind:
             yield f"{path}: [] is not allowed; name at least the root port"
         for depth, bridge in enumerate(device.behind):
@@ -116,11 +118,9 @@ def _numa(machine: machines.Machine) -> Findings:
             yield f"numa_nodes[{index}].cpus: {node.cpus!r} overlaps another node"
         taken |= own
     last = len(machine.numa_nodes) - 1
-    devices = [*machine.cards, *machine.others]
-    for (path, _), device in zip(_all_addresses(machine), devices, strict=True):
+    for path, device in _devices(machine):
         if not -1 <= device.numa_node <= last:
-            path = path.replace("address", "numa_node")
-            yield f"{path}: {device.numa_node} does not exist; allowed: -1 to {last}"
+            yield f"{path}.numa_node: {device.numa_node} does not exist; allowed: -1 to {last}"
 
 
 def _links(machine: machines.Machine) -> Findings:
@@ -210,7 +210,13 @@ def _amounts(model: machines.Model) -> Findings:
     ]
     if limits != sorted(limits):
         yield f"power: {limits} must be minimum, default, maximum in ascending order"
-    if model.pcie.generation not in range(1, 8) or model.pcie.width not in (1, 2, 4, 8, 16):
+    if model.pcie.generation not in range(1, 8) or model.pcie.width not in (
+        1,
+        2,
+        4,
+        8,
+        16,
+    ):
         yield f"pcie: generation {model.pcie.generation}, width {model.pcie.width} do not exist"
 
 
