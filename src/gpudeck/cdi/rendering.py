@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One CDI spec for one claim: names, version and bytes.
+
+Pure. Device names hold the claim's UID, so a name is never used twice: containerd reads
+its folders again only when it meets a name that it does not know. Equal input
+gives equal bytes, so a spec on disk can be compared with what should be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gpudeck.cdi import spec
+
+KIND = "k8s.gpu.deckhouse.io/claim"
+
+
+def device_name(claim_uid: str, device: str) -> str:
+    """The name inside the spec, e.g. `<uid>-gpu-0000-1b-00-0`."""
+    return f"{claim_uid}-{device}"
+
+
+def device_id(claim_uid: str, device: str) -> str:
+    """The fully qualified name that the kubelet hands to the runtime."""
+    return f"{KIND}={device_name(claim_uid, device)}"
+
+
+def file_name(claim_uid: str) -> str:
+    """The file of a claim; the part before `_` is the kind, as CDI's own library names files."""
+    return f"{_FILE_PREFIX}{claim_uid}{_FILE_SUFFIX}"
+
+
+def claim_of(file: str) -> str | None:
+    """The claim UID of one of our file names, None for any other file."""
+    if file.startswith(_FILE_PREFIX) and file.endswith(_FILE_SUFFIX):
+        return file[len(_FILE_PREFIX) : -len(_FILE_SUFFIX)]
+    return None
+
+
+def render(
+    claim_uid: str,
+    devices: Mapping[str, spec.ContainerEdits],
+    shared: spec.ContainerEdits | None = None,
+) -> bytes:
+    """Return the spec of a claim: `devices` by device name, `shared` for users of any of them."""
+    edits = [*devices.values(), *([shared] if shared is not None else [])]
+    rendered = spec.Spec(
+        cdi_version=_version(edits),
+        kind=KIND,
+        devices=[
+            spec.Device(name=device_name(claim_uid, name), container_edits=each)
+            for name, each in devices.items()
+        ],
+        container_edits=shared,
+    )
+    return msgspec.json.encode(rendered)
+
+
+def parse(claim_uid: str, content: bytes) -> list[str] | None:
+    """The devices of a claim that a spec on disk names; None if it is no spec of that claim."""
+    try:
+        found = msgspec.json.decode(content, type=spec.Spec)
+    except msgspec.DecodeError:
+        return None
+    prefix = device_name(claim_uid, "")
+    names = [each.name for each in found.devices]
+    if found.kind != KIND or not names or not all(name.startswith(prefix) for name in names):
+        return None
+    return [name[len(prefix) :] for name in names]
+
+
+_FILE_PREFIX = KIND.replace("/", "-") + "_"
+_FILE_SUFFIX = ".json"
+
+
+def _version(edits: list[spec.ContainerEdits]) -> str:
+    """The lowest CDI version that knows what is used, since a runtime refuses later ones."""
+    if any(each.additional_gids for each in edits):
+        return "0.7.0"
+    return "0.5.0"  # The first with hostPath of device nodes.
