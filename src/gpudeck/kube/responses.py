@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn what the API server answers other than success into errors of gpudeck.
+
+Pure. The Status object says more than the HTTP code: 409 is a conflict or an
+object that exists already, 404 a missing object or a kind that is not served.
+Codes and reasons as of k8s.io/apimachinery 0.37, api/errors.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from gpudeck import errors
+from gpudeck.api.meta import Wire
+
+NOT_SERVED = "ResourceNotServed"
+"""Reason of a NotFoundError for a kind that the server does not know (no CRD, older server)."""
+UNAUTHORIZED = "Unauthorized"
+"""Reason of a ForbiddenError for a caller whom the server does not know."""
+
+
+class Cause(Wire):
+    reason: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
+class StatusDetails(Wire):
+    name: str | None = None
+    kind: str | None = None
+    retry_after_seconds: int | None = None
+    causes: list[Cause] | None = None
+
+
+class Status(Wire):
+    """A `metav1.Status`, also the object of an ERROR event in a watch."""
+
+    kind: str = ""
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: StatusDetails | None = None
+
+
+_decoder = msgspec.json.Decoder(Status)
+_PLAIN: dict[int, type[errors.TerminalError]] = {
+    401: errors.ForbiddenError,
+    403: errors.ForbiddenError,
+    405: errors.UnsupportedError,
+    406: errors.UnsupportedError,
+    415: errors.UnsupportedError,
+}
+
+
+def parse(body: bytes) -> Status:
+    """Read a Status; what is none (a proxy's page, plain text) becomes its message."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body[:200].decode("utf-8", "replace").strip()
+        return Status(message=text.splitlines()[0] if text else None)
+
+
+def error_of(
+    what: str, code: int, status: Status, *, headers: Mapping[str, str] | None = None
+) -> errors.GpudeckError:
+    """Return the error for an answer `code`; `what` is the method and the path."""
+    said = status.message or f"HTTP status {code}"
+    message = f"{what}: {said}"
+    if code == 404:
+        known = status.details is not None and bool(status.details.name)
+        return errors.NotFoundError(message, reason=None if known else NOT_SERVED)
+    if code == 409:
+        if status.reason == "AlreadyExists":
+            return errors.AlreadyExistsError(message)
+        return errors.ConflictError(message)
+    if code == 410:
+        return errors.ExpiredError(message)
+    if code in (400, 413, 422):
+        return errors.InvalidError(message, field=_field_of(status), reason=status.reason)
+    if code in _PLAIN:
+        reason = UNAUTHORIZED if code == 401 else None
+        return _PLAIN[code](message, reason=reason)
+    if code == 429 or code >= 500:
+        return errors.UnavailableError(message, after_seconds=_after(status, headers or {}))
+    return errors.TerminalError(message, reason=status.reason)
+
+
+def _field_of(status: Status) -> str:
+    causes = (status.details.causes if status.details else None) or []
+    return next((cause.field for cause in causes if cause.field), "")
+
+
+def _after(status: Status, headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that the server asks to wait: the header, else the Status."""
+    text = headers.get("Retry-After", "")
+    if text.isdigit():
+        return float(text)
+    if text:
+        moment = email.utils.parsedate_tz(text)
+        if moment is not None:
+            return max(0.0, email.utils.mktime_tz(moment) - time.time())
+    asked = status.details.retry_after_seconds if status.details else None
+    return float(asked) if asked else None

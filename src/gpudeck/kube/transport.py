@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP to one API server: connections, tokens, deadlines, and errors in gpudeck's words.
+
+Used by `client` (whole answers) and `watching` (streams). Every request asks
+for the SSL context and the token anew, so rotations need no teardown: running
+streams stay, new connections use what is new. HTTP/1.1 only; one connection a
+watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+import yarl
+
+from gpudeck import errors
+from gpudeck.kube import configuration, responses
+
+REQUEST_SECONDS = 30.0
+"""Deadline of a request with a whole answer; the server's own is 60 s."""
+CONNECT_SECONDS = 10.0
+JSON = "application/json"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request before it has an address."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: bytes | None = None
+    content_type: str = JSON
+
+    @property
+    def what(self) -> str:
+        """The method and path, as errors name it."""
+        return f"{self.method} {self.path}"
+
+
+class Transport:
+    """Sends requests to one API server. `close` when done."""
+
+    def __init__(self, access: configuration.Access) -> None:
+        self._access = access
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # Compressed answers would be unpacked in threads, which costs more than the bytes.
+            headers={
+                "Accept": JSON,
+                "Accept-Encoding": "identity",
+                "User-Agent": "gpudeck",
+            },
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._session.close()
+
+    async def send(self, request: Request, *, seconds: float = REQUEST_SECONDS) -> bytes:
+        """Return the body of a successful answer; every failure is an error of gpudeck."""
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        async with self.open(request, timeout) as response:
+            with _translated(request.what):
+                return await response.read()
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self, request: Request, timeout: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send, check the status, and give the response to read from; 401 is retried once."""
+        response = await self._attempt(request, timeout)
+        if response.status == 401 and self._access.credential.forget():
+            response.close()
+            response = await self._attempt(request, timeout)
+        try:
+            if response.status >= 400:
+                with _translated(request.what):
+                    body = await response.read()
+                raise responses.error_of(
+                    request.what,
+                    response.status,
+                    responses.parse(body),
+                    headers=response.headers,
+                )
+            yield response
+        finally:
+            # Not release(): leaving a stream early must end its connection.
+            response.close() if not response.content.at_eof() else response.release()
+
+    async def _attempt(
+        self, request: Request, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        with _translated(request.what):
+            try:
+                return await self._once(request, timeout)
+            except aiohttp.ServerDisconnectedError:
+                # A kept-alive connection that the server had closed already. aiohttp repeats
+                # only the methods of RFC 9110; apply and merge patches are safe to repeat too.
+                if request.method != "PATCH":
+                    raise
+                return await self._once(request, timeout)
+
+    async def _once(
+        self, request: Request, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        access = self._access
+        headers = {"Content-Type": request.content_type} if request.body is not None else {}
+        token = await access.credential.token()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        secure = access.server.startswith("https://")
+        return await self._session.request(
+            request.method,
+            # The path is ours and quoted already where it must be.
+            yarl.URL(access.server + request.path, encoded=True).with_query(request.query),
+            data=request.body,
+            headers=headers,
+            timeout=timeout,
+            ssl=access.tls.context() if secure else True,
+            server_hostname=access.server_name if secure else None,
+            proxy=access.proxy,
+            allow_redirects=False,
+        )
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn network errors into UnavailableError, and a wrong certificate into ForbiddenError."""
+    try:
+        yield
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise errors.ForbiddenError(
+            f"{what}: the API server's certificate is not trusted: {error.certificate_error}",
+            reason="CertificateNotTrusted",
+        ) from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        text = str(error) or type(error).__name__
+        raise errors.UnavailableError(f"{what}: the API server does not answer: {text}") from error
+
+
+def timeout_for_stream(idle_seconds: float) -> aiohttp.ClientTimeout:
+    """Return the deadlines of a stream: none in total, but it may not be silent for longer."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
+
+
+async def chunks(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes]:
+    """Give the bytes of a stream as they come; UnavailableError when it breaks."""
+    while True:
+        with _translated(what):
+            chunk = await response.content.readany()
+        if not chunk:
+            return
+        yield chunk
+        await asyncio.sleep(0)
