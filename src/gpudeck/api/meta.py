@@ -7,7 +7,11 @@ is never written back whole; writes are server-side apply or merge patches.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+from gpudeck.api.schema import doc
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False, kw_only=True):
@@ -41,12 +45,35 @@ class ObjectMeta(Wire):
 class Condition(Wire, omit_defaults=False):
     """A `metav1.Condition`; `status` is True, False or Unknown."""
 
-    type: str
-    status: str
-    reason: str
-    message: str = ""
-    last_transition_time: str | msgspec.UnsetType = msgspec.UNSET
-    observed_generation: int | msgspec.UnsetType = msgspec.UNSET
+    type: Annotated[str, doc("What the condition is about, in CamelCase.", maxLength=316)]
+    status: Annotated[str, doc("True, False or Unknown.", enum=["True", "False", "Unknown"])]
+    reason: Annotated[
+        str,
+        doc(
+            "Why, as one word in CamelCase for programs.",
+            maxLength=1024,
+            pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        ),
+    ]
+    message: Annotated[str, doc("Why, as a sentence for people.", maxLength=32768)] = ""
+    last_transition_time: Annotated[
+        str | msgspec.UnsetType, doc("When the status last changed.", format="date-time")
+    ] = msgspec.UNSET
+    observed_generation: Annotated[
+        int | msgspec.UnsetType,
+        doc("The generation of the object that the condition speaks of.", minimum=0),
+    ] = msgspec.UNSET
+
+
+Conditions = Annotated[
+    list[Condition] | None,
+    doc(
+        "What holds and what does not, one entry a type.",
+        x_list_type="map",
+        x_list_map_keys=["type"],
+        maxItems=16,
+    ),
+]
 
 
 class Meta(Wire):

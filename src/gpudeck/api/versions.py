@@ -15,7 +15,9 @@ from gpudeck.errors import InvalidError
 
 Version = tuple[int, int, int]
 
-_VERSION = re.compile(r"[vV]?(\d{1,18})(?:\.(\d{1,18}))?(?:\.(\d{1,18}))?(?P<rest>[^0-9].*)?", re.A)
+_VERSION = re.compile(
+    r"[vV]?(\d{1,18})(?:\.(\d{1,18}))?(?:\.(\d{1,18}))?(?P<rest>[^0-9].*)?", re.ASCII
+)
 _BOUND = re.compile(r"\d{1,18}(?:\.\d{1,18}){0,2}", re.ASCII)
 _LENGTH = 64
 

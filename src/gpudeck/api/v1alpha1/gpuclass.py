@@ -1,55 +1,176 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUClass: what a group of users may ask for; the controller makes a DeviceClass of the same name."""
+"""GPUClass: what a group of users may ask for; the controller makes a DeviceClass of the same name.
+
+`spec` is the administrator's, `status` the controller's. What a class selects is
+decided in `api.selectors`, for the scheduler and for people alike.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from gpudeck.api.meta import Condition, ObjectMeta, Wire
+from gpudeck.api import labels
+from gpudeck.api.meta import Conditions, ObjectMeta, Wire
+from gpudeck.api.schema import doc, rule
+
+_VERSION = "^[0-9]{1,9}([.][0-9]{1,9}){0,2}$"
+_SIZE = "^[0-9]+([.][0-9]+)?([KMGTPE]i|[kMGTPE])?$"
+_DOMAIN = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_EXTENDED_RESOURCE = f"^({_DOMAIN}/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+
+_MIN_NOT_ABOVE_MAX = rule(
+    "!has(self.min) || !has(self.max)"
+    " || quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
+    "min must not be above max",
+)
+_NOT_KUBERNETES_OWN = rule(
+    "!self.startsWith('kubernetes.io/') && !self.contains('.kubernetes.io/')"
+    " && !self.startsWith('requests.')",
+    "names in the domain kubernetes.io and names beginning with requests. are reserved",
+)
+_NAME_PART_FITS = rule(
+    "!self.contains('/') || self.substring(self.indexOf('/') + 1).size() <= 63",
+    "the part after the slash must have at most 63 characters",
+)
+
+
+WHOLE = "Whole"
+"""The kind of device that is a card as one piece."""
 
 
 class SizeRange(Wire):
     """Bounds in bytes, as Kubernetes quantities; both ends included."""
 
-    min: str | int | None = None
-    max: str | int | None = None
+    min: Annotated[
+        str | int | None,
+        doc("Least memory, e.g. 40G.", pattern=_SIZE, maxLength=32, minimum=0),
+    ] = None
+    max: Annotated[
+        str | int | None,
+        doc("Most memory, e.g. 80Gi.", pattern=_SIZE, maxLength=32, minimum=0),
+    ] = None
 
 
 class VersionRange(Wire):
-    min: str | None = None
-    max: str | None = None
+    """Bounds of versions, both ends included; a max of 550 admits every 550.x."""
+
+    min: Annotated[
+        str | None, doc('First version admitted, e.g. "8.0".', pattern=_VERSION, maxLength=32)
+    ] = None
+    max: Annotated[
+        str | None,
+        doc('Last version admitted; "550" admits every 550.x.', pattern=_VERSION, maxLength=32),
+    ] = None
 
 
 class Requirements(Wire):
-    memory: SizeRange | None = None
-    compute_capability: VersionRange | None = None
-    driver_version: VersionRange | None = None
-    architectures: list[str] | None = None
-    products: list[str] | None = None
+    """What a card must have; all that is given must hold. A card that lacks a fact does not match."""
+
+    memory: Annotated[
+        SizeRange | None,
+        doc(
+            "Bounds of the card's memory, compared in bytes with what the maker's library says.",
+            x_validations=[_MIN_NOT_ABOVE_MAX],
+        ),
+    ] = None
+    compute_capability: Annotated[VersionRange | None, doc("Bounds of the compute capability.")] = (
+        None
+    )
+    driver_version: Annotated[
+        VersionRange | None, doc("Bounds of the kernel driver's version.")
+    ] = None
+    architectures: Annotated[
+        list[
+            Annotated[
+                str,
+                doc(
+                    "An architecture, in any case.",
+                    pattern="^[A-Za-z0-9][A-Za-z0-9 ._-]*$",
+                    maxLength=64,
+                ),
+            ]
+        ]
+        | None,
+        doc("Architectures of which the card must be one, e.g. Hopper.", maxItems=32, minItems=1),
+    ] = None
+    products: Annotated[
+        list[
+            Annotated[
+                str,
+                doc(
+                    "A pattern with * and ?, in any case, that the whole product name must match.",
+                    pattern="^[ -~]+$",
+                    maxLength=64,
+                ),
+            ]
+        ]
+        | None,
+        doc("Product names of which the card must be one, e.g. *H100*.", maxItems=32, minItems=1),
+    ] = None
 
 
 class GPUClassSpec(Wire):
-    vendor: str | None = None
-    devices: list[str] | None = None
-    requirements: Requirements | None = None
-    extended_resource_name: str | None = None
+    vendor: Annotated[
+        str | None,
+        doc(
+            "The maker, e.g. nvidia; absent for any.",
+            pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+            maxLength=63,
+        ),
+    ] = None
+    devices: Annotated[
+        list[Annotated[str, doc("A kind of device.", enum=[WHOLE])]] | None,
+        doc(
+            "What of a card is handed out: Whole is the card as one device.",
+            default=[WHOLE],
+            x_list_type="set",
+            minItems=1,
+            maxItems=1,
+        ),
+    ] = None
+    requirements: Annotated[Requirements | None, doc("What a card must have.")] = None
+    extended_resource_name: Annotated[
+        str | None,
+        doc(
+            "The name under which pods ask for the class in resources.limits. "
+            "Absent means gpu.deckhouse.io/<name of the class>, the empty string means none.",
+            pattern=_EXTENDED_RESOURCE,
+            maxLength=253,
+            x_validations=[_NOT_KUBERNETES_OWN, _NAME_PART_FITS],
+        ),
+    ] = None
 
 
 class Matching(Wire, omit_defaults=False):
-    gpus: int = 0
-    devices: int = 0
+    gpus: Annotated[int, doc("Cards that meet the requirements.", minimum=0)] = 0
+    devices: Annotated[int, doc("Devices that these cards offer to the class.", minimum=0)] = 0
 
 
 class GPUClassStatus(Wire):
-    conditions: list[Condition] | None = None
-    device_class_name: str | None = None
-    matching: Matching | None = None
-    free: int | None = None
-    allocated: int | None = None
-    message: str | None = None
+    conditions: Conditions = None
+    device_class_name: Annotated[str | None, doc("The DeviceClass that claims name.")] = None
+    extended_resource_name: Annotated[
+        str | None, doc("The name under which pods ask for the class in resources.limits.")
+    ] = None
+    matching: Annotated[Matching | None, doc("How many cards the class selects.")] = None
+    free: Annotated[
+        int | None, doc("Devices that nobody holds and a pod could get.", minimum=0)
+    ] = None
+    allocated: Annotated[int | None, doc("Devices that claims hold.", minimum=0)] = None
+    message: Annotated[str | None, doc("The state of the class in one sentence.")] = None
 
 
 class GPUClass(Wire):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: GPUClassSpec = msgspec.field(default_factory=GPUClassSpec)
-    status: GPUClassStatus | None = None
+    spec: Annotated[GPUClassSpec, doc("What users may ask for.")] = msgspec.field(
+        default_factory=GPUClassSpec
+    )
+    status: Annotated[GPUClassStatus | None, doc("What became of it.")] = None
+
+
+def resource_name(gpu_class: GPUClass) -> str:
+    """Return the extended resource name of a class; empty if pods cannot ask for it so."""
+    name = gpu_class.spec.extended_resource_name
+    return f"{labels.GROUP}/{gpu_class.metadata.name}" if name is None else name

@@ -11,10 +11,12 @@ phase. Nothing that changes by the second stands here.
 from __future__ import annotations
 
 import enum
+from typing import Annotated
 
 import msgspec
 
-from gpudeck.api.meta import Condition, ObjectMeta, Wire
+from gpudeck.api.meta import Conditions, ObjectMeta, Wire
+from gpudeck.api.schema import doc
 
 
 class DriverType(enum.StrEnum):
@@ -42,114 +44,165 @@ class OccupancyState(enum.StrEnum):
 
 
 class OperatingSystem(Wire):
-    id: str | None = None
-    version: str | None = None
-    name: str | None = None
+    id: Annotated[str | None, doc("ID of /etc/os-release, e.g. ubuntu.")] = None
+    version: Annotated[str | None, doc("VERSION_ID of /etc/os-release, e.g. 24.04.")] = None
+    name: Annotated[str | None, doc("PRETTY_NAME of /etc/os-release.")] = None
 
 
 class NodeFacts(Wire):
-    node_name: str = ""
-    os: OperatingSystem | None = None
-    kernel_release: str | None = None
-    bare_metal: bool | None = None
+    node_name: Annotated[str, doc("Name of the Node object.")] = ""
+    os: Annotated[OperatingSystem | None, doc("The node's operating system.")] = None
+    kernel_release: Annotated[str | None, doc("As `uname -r` prints it.")] = None
+    bare_metal: Annotated[
+        bool | None, doc("False in a virtual machine; absent where it cannot be told.")
+    ] = None
 
 
 class PciName(Wire):
     """A PCI number as lower-case hex and its name in pci.ids."""
 
-    id: str = ""
-    name: str | None = None
+    id: Annotated[str, doc("Four hexadecimal digits in lower case, e.g. 10de.")] = ""
+    name: Annotated[str | None, doc("Name in pci.ids; absent if it is not listed.")] = None
 
 
 class PciClass(Wire):
-    code: str = ""
-    name: str | None = None
+    code: Annotated[str, doc("Class and subclass in hexadecimal, e.g. 0302.")] = ""
+    name: Annotated[str | None, doc("Name in pci.ids; absent if it is not listed.")] = None
 
 
 class PciFacts(Wire):
-    address: str = ""
-    class_: PciClass | None = msgspec.field(default=None, name="class")
-    vendor: PciName | None = None
-    device: PciName | None = None
-    numa_node: int | None = None
-    iommu_group: int | None = None
-    pcie_root: str | None = None
+    address: Annotated[
+        str,
+        doc(
+            "Domain, bus, device and function, e.g. 0000:1b:00.0.",
+            pattern="^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f][.][0-7]$",
+        ),
+    ] = ""
+    class_: Annotated[PciClass | None, doc("The PCI class.")] = msgspec.field(
+        default=None, name="class"
+    )
+    vendor: Annotated[PciName | None, doc("The PCI vendor.")] = None
+    device: Annotated[PciName | None, doc("The PCI device of that vendor.")] = None
+    numa_node: Annotated[
+        int | None, doc("The NUMA node next to the card; absent where there is none.", minimum=0)
+    ] = None
+    iommu_group: Annotated[int | None, doc("The IOMMU group, if there is one.", minimum=0)] = None
+    pcie_root: Annotated[str | None, doc("The PCIe root complex, e.g. pci0000:00.")] = None
 
 
 class PartitionProfile(Wire, omit_defaults=False):
-    name: str
-    profile_id: int = msgspec.field(name="profileID")
-    memory_mib: int = msgspec.field(name="memoryMiB")
-    max_instances: int
-    slices: int
-    multiprocessors: int
+    """A kind of partition the card can be cut into, with figures from the maker's library."""
+
+    name: Annotated[str, doc("Name of the profile, e.g. 1g.10gb.")]
+    profile_id: Annotated[int, doc("The maker's number of the profile.")] = msgspec.field(
+        name="profileID"
+    )
+    memory_mib: Annotated[int, doc("Memory of one partition in MiB.", minimum=0)] = msgspec.field(
+        name="memoryMiB"
+    )
+    max_instances: Annotated[int, doc("How many fit on an empty card.", minimum=0)]
+    slices: Annotated[int, doc("Compute slices of one partition.", minimum=0)]
+    multiprocessors: Annotated[int, doc("Multiprocessors of one partition.", minimum=0)]
 
 
 class PartitionSupport(Wire):
-    supported: bool = msgspec.field(default=False)
-    total_slices: int | None = None
-    profiles: list[PartitionProfile] | None = None
+    supported: Annotated[bool, doc("Whether the card can be partitioned at all.")] = False
+    total_slices: Annotated[int | None, doc("Compute slices of the card.", minimum=0)] = None
+    profiles: Annotated[
+        list[PartitionProfile] | None, doc("The profiles that the card offers.", maxItems=64)
+    ] = None
 
 
 class Capabilities(Wire):
-    vendor: str | None = None
-    product_name: str | None = None
-    architecture: str | None = None
-    compute_api: str | None = msgspec.field(default=None, name="computeAPI")
-    compute_capability: str | None = None
-    memory_mib: int | None = msgspec.field(default=None, name="memoryMiB")
-    partition_support: PartitionSupport | None = None
+    vendor: Annotated[str | None, doc("The maker, e.g. nvidia.")] = None
+    product_name: Annotated[str | None, doc("The maker's name of the product.")] = None
+    architecture: Annotated[str | None, doc("The maker's architecture, e.g. Hopper.")] = None
+    compute_api: Annotated[str | None, doc("The compute API, e.g. CUDA.")] = msgspec.field(
+        default=None, name="computeAPI"
+    )
+    compute_capability: Annotated[
+        str | None, doc("The version of the compute API's feature set, e.g. 9.0.")
+    ] = None
+    memory_mib: Annotated[
+        int | None, doc("Memory in MiB; absent where the maker's library cannot say.", minimum=0)
+    ] = msgspec.field(default=None, name="memoryMiB")
+    partition_support: Annotated[
+        PartitionSupport | None, doc("What partitions the card can be cut into.")
+    ] = None
 
 
 class Partition(Wire):
-    profile: str = ""
-    uuid: str = ""
-    placement: str | None = None
+    profile: Annotated[str, doc("Name of its profile.")] = ""
+    uuid: Annotated[str, doc("The partition's UUID.")] = ""
+    placement: Annotated[str | None, doc("First slice and number of slices, e.g. 0:1.")] = None
 
 
 class Partitioning(Wire):
-    mode: str = "NotAvailable"
-    partitions: list[Partition] | None = None
+    mode: Annotated[
+        str,
+        doc("Whether the card is in partition mode.", enum=["Enabled", "Disabled", "NotAvailable"]),
+    ] = "NotAvailable"
+    partitions: Annotated[list[Partition] | None, doc("Its partitions.", maxItems=64)] = None
 
 
 class CurrentState(Wire):
-    driver_type: DriverType | None = None
-    driver_version: str | None = None
-    uuid: str | None = None
-    partitioning: Partitioning | None = None
+    driver_type: Annotated[DriverType | None, doc("Whose kernel driver holds the card.")] = None
+    driver_version: Annotated[str | None, doc("Version of that driver, as it says itself.")] = None
+    uuid: Annotated[str | None, doc("The card's UUID; it moves with the card.")] = None
+    partitioning: Annotated[Partitioning | None, doc("How the card is cut now.")] = None
 
 
 class HeldMemory(Wire, omit_defaults=False):
-    total: int = 0
-    used: int = 0
+    total: Annotated[int, doc("Memory of the card in MiB.", minimum=0)] = 0
+    used: Annotated[int, doc("Memory that claims hold in MiB.", minimum=0)] = 0
 
 
 class HolderClaim(Wire):
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    device: str = ""
-    share_id: str | None = msgspec.field(default=None, name="shareID")
-    pods: list[str] | None = None
+    namespace: Annotated[str, doc("Namespace of the ResourceClaim.")]
+    name: Annotated[str, doc("Name of the ResourceClaim.")]
+    uid: Annotated[str, doc("UID of the ResourceClaim.")]
+    device: Annotated[str, doc("Name of the allocated device.")]
+    share_id: Annotated[
+        str | None, doc("Which share of the device, if it is shared.", default="")
+    ] = msgspec.field(default=None, name="shareID")
+    pods: Annotated[
+        list[str] | None, doc("Names of the pods that the claim is reserved for.", maxItems=256)
+    ] = None
 
 
 class Occupancy(Wire):
-    state: OccupancyState | None = None
-    memory_mib: HeldMemory | None = msgspec.field(default=None, name="memoryMiB")
-    claims: list[HolderClaim] | None = None
+    state: Annotated[OccupancyState | None, doc("How much of the card is held.")] = None
+    memory_mib: Annotated[HeldMemory | None, doc("How much of its memory is held.")] = (
+        msgspec.field(default=None, name="memoryMiB")
+    )
+    claims: Annotated[
+        list[HolderClaim] | None,
+        doc(
+            "The ResourceClaims that hold the card or a part of it.",
+            x_list_type="map",
+            x_list_map_keys=["uid", "device", "shareID"],
+            maxItems=1024,
+        ),
+    ] = None
 
 
 class PhysicalGPUStatus(Wire):
-    node_info: NodeFacts | None = None
-    pci_info: PciFacts | None = None
-    capabilities: Capabilities | None = None
-    current_state: CurrentState | None = None
-    occupancy: Occupancy | None = None
-    phase: Phase | None = None
-    lost_since: str | None = None
-    conditions: list[Condition] | None = None
+    node_info: Annotated[NodeFacts | None, doc("The node that the card is in.")] = None
+    pci_info: Annotated[PciFacts | None, doc("What the PCI bus says of the card.")] = None
+    capabilities: Annotated[
+        Capabilities | None, doc("What the card can do, from the maker's library.")
+    ] = None
+    current_state: Annotated[CurrentState | None, doc("How the card is set up now.")] = None
+    occupancy: Annotated[Occupancy | None, doc("Who holds the card.")] = None
+    phase: Annotated[
+        Phase | None, doc("The conditions in one word, for people; logic reads the conditions.")
+    ] = None
+    lost_since: Annotated[
+        str | None, doc("When the card disappeared; absent while it is there.", format="date-time")
+    ] = None
+    conditions: Conditions = None
 
 
 class PhysicalGPU(Wire):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    status: PhysicalGPUStatus | None = None
+    status: Annotated[PhysicalGPUStatus | None, doc("What is known of the card.")] = None

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPUClass selects: once as CEL for the scheduler, once as a predicate over cards.
+
+Both come from the same list of rules, so `explain`, the status of a class and the
+scheduler agree. Pure. The CEL asks for the driver first and for the presence of
+each attribute before its value: a missing key is a run-time error in CEL, and one
+error keeps a pod Pending although other devices would do (resource.k8s.io/v1).
+A card that lacks a fact does not match a requirement about it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from gpudeck.api import attributes, labels, names, quantities, versions
+from gpudeck.api.resource import Attribute, Device
+from gpudeck.api.v1alpha1 import gpuclass
+from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec, SizeRange, VersionRange
+from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
+from gpudeck.errors import InvalidError
+
+Fact = str | int | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What classes look at, from a PhysicalGPU or from a published device; None is unknown."""
+
+    type: str | None = attributes.TYPE_GPU
+    vendor: str | None = None
+    product_name: str | None = None
+    architecture: str | None = None
+    compute_capability: str | None = None
+    driver_version: str | None = None
+    memory_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Mismatch:
+    """One requirement that a card does not meet."""
+
+    field: str
+    wanted: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.field} must be {self.wanted}, the card has {self.found}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One requirement in both languages."""
+
+    field: str
+    wanted: str
+    cel: str
+    fact: Callable[[Traits], Fact]
+    holds: Callable[[Fact], bool]
+
+
+def rules(spec: GPUClassSpec) -> list[Rule]:
+    """Return what the class requires. Raises InvalidError that names the field.
+
+    The API server checks most of it when the class is written; a class that was
+    written under another schema is checked here again.
+    """
+    unknown = sorted(set(spec.devices or [gpuclass.WHOLE]) - {gpuclass.WHOLE})
+    if unknown:
+        raise InvalidError(
+            f"spec.devices: {', '.join(unknown)} is not known; allowed: {gpuclass.WHOLE}",
+            reason="UnknownDeviceKind",
+            field="spec.devices",
+            allowed=gpuclass.WHOLE,
+        )
+    found = [_equals("spec.devices", attributes.TYPE, attributes.TYPE_GPU, _type)]
+    if spec.vendor:
+        found.append(_equals("spec.vendor", attributes.VENDOR, spec.vendor, _vendor))
+    return found + _requirement_rules(spec)
+
+
+def _requirement_rules(spec: GPUClassSpec) -> list[Rule]:
+    wanted, prefix = spec.requirements, "spec.requirements."
+    if wanted is None:
+        return []
+    found = _memory_rules(wanted.memory, prefix + "memory")
+    found += _version_rules(
+        wanted.compute_capability,
+        prefix + "computeCapability",
+        attributes.COMPUTE_CAPABILITY,
+        lambda traits: traits.compute_capability,
+    )
+    found += _version_rules(
+        wanted.driver_version,
+        prefix + "driverVersion",
+        attributes.DRIVER_VERSION,
+        lambda traits: traits.driver_version,
+    )
+    if wanted.architectures:
+        found.append(_architecture_rule(wanted.architectures, prefix + "architectures"))
+    if wanted.products:
+        found.append(_product_rule(wanted.products, prefix + "products"))
+    return found
+
+
+def expression(spec: GPUClassSpec) -> str:
+    """Return the one CEL expression of the DeviceClass. Raises InvalidError as `rules` does."""
+    driver = f"device.driver == {_text(labels.DRIVER)}"
+    return "\n&& ".join([driver, *(rule.cel for rule in rules(spec))])
+
+
+def mismatches(spec: GPUClassSpec, traits: Traits) -> list[Mismatch]:
+    """Return every requirement that the card does not meet; none means the class selects it."""
+    found = []
+    for rule in rules(spec):
+        fact = rule.fact(traits)
+        if not rule.holds(fact):
+            shown = "no such fact" if fact is None else str(fact)
+            found.append(Mismatch(rule.field, rule.wanted, shown))
+    return found
+
+
+def matches(spec: GPUClassSpec, traits: Traits) -> bool:
+    """Say whether the class selects a whole card with these traits."""
+    return not mismatches(spec, traits)
+
+
+def traits_of_gpu(gpu: PhysicalGPU) -> Traits:
+    """Return the traits of a card as its PhysicalGPU tells them."""
+    status = gpu.status
+    capabilities = status.capabilities if status else None
+    vendor = (gpu.metadata.labels or {}).get(labels.VENDOR)
+    current = status.current_state if status else None
+    driver_version = current.driver_version if current else None
+    if capabilities is None:
+        return Traits(vendor=vendor, driver_version=driver_version)
+    mebibytes = capabilities.memory_mib
+    return Traits(
+        vendor=vendor or (capabilities.vendor or "").lower() or None,
+        product_name=capabilities.product_name,
+        architecture=capabilities.architecture,
+        compute_capability=capabilities.compute_capability,
+        driver_version=driver_version,
+        memory_bytes=None if mebibytes is None else mebibytes * quantities.MEBIBYTE,
+    )
+
+
+def traits_of_device(device: Device) -> Traits:
+    """Return the traits of a device of ours as its ResourceSlice tells them."""
+    known = device.attributes or {}
+    capacity = (device.capacity or {}).get(attributes.MEMORY)
+    return Traits(
+        type=_string(known, attributes.TYPE),
+        vendor=_string(known, attributes.VENDOR),
+        product_name=_string(known, attributes.PRODUCT_NAME),
+        architecture=_string(known, attributes.ARCHITECTURE),
+        compute_capability=_version(known, attributes.COMPUTE_CAPABILITY),
+        driver_version=_version(known, attributes.DRIVER_VERSION),
+        memory_bytes=None if capacity is None else quantities.parse(capacity.value),
+    )
+
+
+def _string(known: Mapping[str, Attribute], name: str) -> str | None:
+    attribute = known.get(name) or known.get(f"{attributes.DOMAIN}/{name}")
+    return attribute.string if attribute else None
+
+
+def _version(known: Mapping[str, Attribute], name: str) -> str | None:
+    attribute = known.get(name) or known.get(f"{attributes.DOMAIN}/{name}")
+    return attribute.version if attribute else None
+
+
+def _type(traits: Traits) -> Fact:
+    return traits.type
+
+
+def _vendor(traits: Traits) -> Fact:
+    return traits.vendor
+
+
+def _memory(traits: Traits) -> Fact:
+    return traits.memory_bytes
+
+
+def _equals(field: str, attribute: str, value: str, fact: Callable[[Traits], Fact]) -> Rule:
+    cel = _guarded("attributes", attribute, f"{{}} == {_text(value)}")
+    return Rule(field, value, cel, fact, lambda found: found == value)
+
+
+def _memory_rules(bounds: SizeRange | None, field: str) -> list[Rule]:
+    found: list[Rule] = []
+    if bounds is None:
+        return found
+    if bounds.min is not None:
+        least = quantities.parse(bounds.min, field + ".min")
+        found.append(_memory_rule(field + ".min", ("at least", ">="), least, bounds.min))
+    if bounds.max is not None:
+        most = quantities.parse(bounds.max, field + ".max")
+        found.append(_memory_rule(field + ".max", ("at most", "<="), most, bounds.max))
+    return found
+
+
+def _memory_rule(field: str, how: tuple[str, str], bound: int, given: str | int) -> Rule:
+    words, operator = how
+    test = f"{{}}.compareTo(quantity({_text(str(bound))})) {operator} 0"
+
+    def holds(found: Fact) -> bool:
+        if not isinstance(found, int):
+            return False
+        return found >= bound if operator == ">=" else found <= bound
+
+    cel = _guarded("capacity", attributes.MEMORY, test)
+    return Rule(field, f"{words} {given} ({bound} bytes)", cel, _memory, holds)
+
+
+def _version_rules(
+    bounds: VersionRange | None, field: str, attribute: str, fact: Callable[[Traits], Fact]
+) -> list[Rule]:
+    found: list[Rule] = []
+    if bounds is None:
+        return found
+    lower = versions.lower_bound(bounds.min, field + ".min") if bounds.min is not None else None
+    upper = versions.upper_bound(bounds.max, field + ".max") if bounds.max is not None else None
+    if lower is not None and upper is not None and lower >= upper:
+        raise InvalidError(
+            f"{field}.min: {bounds.min!r} is above {field}.max {bounds.max!r}",
+            reason="InvalidRange",
+            field=field + ".min",
+            allowed=f"at most {bounds.max}",
+        )
+    if lower is not None:
+        test = f"{{}}.compareTo(semver({_text(versions.render(lower))})) >= 0"
+        cel = _guarded("attributes", attribute, test)
+        found.append(Rule(field + ".min", f"at least {bounds.min}", cel, fact, _not_below(lower)))
+    if upper is not None:
+        test = f"{{}}.compareTo(semver({_text(versions.render(upper))})) < 0"
+        cel = _guarded("attributes", attribute, test)
+        found.append(Rule(field + ".max", f"at most {bounds.max}", cel, fact, _below(upper)))
+    return found
+
+
+def _not_below(bound: versions.Version) -> Callable[[Fact], bool]:
+    def holds(found: Fact) -> bool:
+        key = versions.key(str(found)) if found is not None else None
+        return key is not None and key >= bound
+
+    return holds
+
+
+def _below(bound: versions.Version) -> Callable[[Fact], bool]:
+    def holds(found: Fact) -> bool:
+        key = versions.key(str(found)) if found is not None else None
+        return key is not None and key < bound
+
+    return holds
+
+
+def _architecture_rule(wanted: list[str], field: str) -> Rule:
+    folded = sorted({each.lower() for each in wanted})
+    test = f"{{}}.lowerAscii() in [{', '.join(_text(each) for each in folded)}]"
+
+    def holds(found: Fact) -> bool:
+        return isinstance(found, str) and found.lower() in folded
+
+    cel = _guarded("attributes", attributes.ARCHITECTURE, test)
+    return Rule(field, _any_of(wanted), cel, lambda traits: traits.architecture, holds)
+
+
+def _product_rule(wanted: list[str], field: str) -> Rule:
+    pattern = "(?is)^(?:" + "|".join(_regular(each) for each in wanted) + ")$"
+    compiled = re.compile(pattern)
+
+    def holds(found: Fact) -> bool:
+        if not isinstance(found, str):
+            return False
+        return compiled.fullmatch(names.attribute_text(found)) is not None
+
+    test = "{}.matches(" + _text(pattern) + ")"
+    cel = _guarded("attributes", attributes.PRODUCT_NAME, test)
+    return Rule(field, _any_of(wanted), cel, lambda traits: traits.product_name, holds)
+
+
+def _regular(glob: str) -> str:
+    """Return a glob as a regular expression that Python and RE2 read alike."""
+    return "".join(_WILDCARDS.get(each) or _literal(each) for each in glob)
+
+
+_WILDCARDS = {"*": ".*", "?": "."}
+
+
+def _literal(character: str) -> str:
+    if character.isascii() and not character.isalnum() and character != " ":
+        return "\\" + character
+    return character
+
+
+def _any_of(wanted: list[str]) -> str:
+    return wanted[0] if len(wanted) == 1 else "one of " + ", ".join(wanted)
+
+
+def _guarded(collection: str, name: str, test: str) -> str:
+    """Return CEL that holds if the device has the value and `test` (with {} for it) holds."""
+    owner = f"device.{collection}[{_text(attributes.DOMAIN)}]"
+    return f"{_text(name)} in {owner} && " + test.replace("{}", f"{owner}.{name}")
+
+
+def _text(value: str) -> str:
+    """Return a CEL string literal; CEL reads JSON's escapes except surrogate pairs."""
+    return json.dumps(value, ensure_ascii=False)
