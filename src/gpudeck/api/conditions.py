@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Condition types and reasons, each written once, and how a condition list is brought up to date."""
+"""Condition types and reasons, each written once, and how a condition list is kept up to date."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The definitions in the chart are those that the structs give, and the API server can take them."""
+"""The definitions in the chart are those that the structs give, in a form the server takes."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class VersionRange(Wire):
 
 
 class Requirements(Wire):
-    """What a card must have; all that is given must hold. A card that lacks a fact does not match."""
+    """What a card must have: all that is given. A card that lacks a fact does not match."""
 
     memory: Annotated[
         SizeRange | None,
