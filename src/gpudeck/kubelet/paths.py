@@ -30,10 +30,11 @@ def registration_socket(registry_dir: Path, driver: str, pod_uid: str = "") -> P
     """
     if not pod_uid:
         return _checked(registry_dir / f"{driver}-reg.sock")
+    both = f"{driver}\x00{pod_uid}"
     names = (
         f"{driver}-{pod_uid}-reg.sock",
         f"{driver}-{_digest(pod_uid, 8)}-reg.sock",
-        f"dra-{_digest(f'{driver}\0{pod_uid}', 16)}-reg.sock",
+        f"dra-{_digest(both, 16)}-reg.sock",
     )
     fitting = [name for name in names if _fits(registry_dir / name)]
     return _checked(registry_dir / (fitting or names[-1:])[0])

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Events of the process dra-plugin: one function each, all on the Node.
+
+(The kubelet itself reports a failed Prepare on the pod, with our sentence.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpudeck.api.meta import ObjectReference
+from gpudeck.kube.recording import Recorder
+
+
+class NodeEvents:
+    """Events about one node."""
+
+    def __init__(self, recorder: Recorder, node_name: str) -> None:
+        self._recorder = recorder
+        # As the kubelet does: the name stands for the UID, so that describe finds it.
+        self._node = ObjectReference(api_version="v1", kind="Node", name=node_name, uid=node_name)
+
+    def checkpoint_replaced(self, kept_as: str, why: str, claims: int) -> None:
+        """The checkpoint could not be read and was rebuilt."""
+        self._warn(
+            "CheckpointReplaced",
+            f"The checkpoint of the DRA plugin could not be used ({why}). It was kept as "
+            f"{kept_as} and rebuilt from CDI files and allocated claims: {claims} found.",
+        )
+
+    def entry_quarantined(self, claim_uid: str, why: str) -> None:
+        """One entry of the checkpoint is not readable; the rest goes on."""
+        self._warn(
+            "CheckpointEntryQuarantined",
+            f"The checkpoint's entry of claim {claim_uid} could not be read ({why}). "
+            "It is kept until the claim is prepared again or unprepared.",
+        )
+
+    def fields_dropped(self, fields: Sequence[str]) -> None:
+        """The API server does not keep all that was published."""
+        self._warn(
+            "ResourceSliceFieldsDropped",
+            "The API server did not keep these fields of this node's ResourceSlices: "
+            f"{', '.join(fields[:5])}. Unhealthy cards are withheld instead of tainted.",
+        )
+
+    def registration_failed(self, why: str) -> None:
+        """The kubelet refused the plugin."""
+        self._warn("PluginRegistrationFailed", f"The kubelet refused the DRA plugin: {why}")
+
+    def _warn(self, reason: str, message: str) -> None:
+        self._recorder.record(self._node, reason=reason, message=message, warning=True)

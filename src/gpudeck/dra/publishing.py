@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep this node's ResourceSlices as `slices` says they should be.
+
+Woken by the adapter's inventory and by every change of our own slices: the kubelet
+deletes them when it starts and when no plugin was connected for 30 s (1.37), and
+anybody may edit them. Before the first inventory nothing is written, so a restart
+leaves what is published alone. What the server kept is compared with what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gpudeck import logs
+from gpudeck.api import core, labels, resource, resources
+from gpudeck.api.meta import OwnerReference
+from gpudeck.dra import adapters, events, metrics, slices
+from gpudeck.errors import NotFoundError, UnavailableError
+from gpudeck.kube import client, queueing, watching
+from gpudeck.kube.caching import Cache
+
+log = logs.get(__name__)
+
+POOL = "pool"
+"""The one key of the queue: the pool is published as a whole."""
+
+
+class Publisher:
+    """Publishes the adapter's cards as the pool of one node."""
+
+    def __init__(
+        self,
+        api: client.Client,
+        adapter: adapters.Adapter,
+        node_events: events.NodeEvents,
+        node_name: str,
+    ) -> None:
+        self.published: dict[str, resource.Device] | None = None
+        """The devices that the API server holds, by name; None until something is known."""
+        self._api = api
+        self._adapter = adapter
+        self._events = node_events
+        self._node_name = node_name
+        self._queue = queueing.Queue("resourceslices", first_seconds=0.05, limit_seconds=10.0)
+        self._existing: dict[str, resource.ResourceSlice] = {}
+        self._generation = 0
+        self._taints_kept = True
+        self._listeners: list[Callable[[], None]] = []
+        self.cache = Cache(
+            api,
+            resources.RESOURCE_SLICE,
+            resource.ResourceSlice,
+            field_selector=f"spec.driver={labels.DRIVER},spec.nodeName={node_name}",
+        )
+
+    def subscribe(self, published: Callable[[], None]) -> None:
+        """Call back after each pass that left the pool as wanted."""
+        self._listeners.append(published)
+
+    async def run(self) -> None:
+        """Publish for ever; `cache.run` must run beside it."""
+        await self.cache.synced()
+        self.cache.subscribe(self._changed)
+        self._adapter.subscribe(self._wake)
+        self._wake()
+        await self._queue.work(self._publish)
+
+    def _wake(self) -> None:
+        self._queue.add(POOL)
+
+    def _changed(self, change: watching.Change[resource.ResourceSlice]) -> None:
+        """Note what the watch saw, unless an answer to our own write was newer."""
+        known = self._existing.get(change.key)
+        if change.new is None:
+            # The deletion of a slice that was made anew since says nothing about the new one.
+            if known and change.old and known.metadata.uid == change.old.metadata.uid:
+                del self._existing[change.key]
+        elif known is None or _version(change.new) >= _version(known):
+            self._existing[change.key] = change.new
+        self._wake()
+
+    async def _publish(self, key: str) -> None:
+        cards = self._adapter.cards
+        if cards is None:
+            return
+        before = {
+            device.name: device
+            for each in self._existing.values()
+            for device in each.spec.devices or ()
+        }
+        wanted = slices.devices(
+            cards.values(),
+            vendor=self._adapter.vendor,
+            before=before,
+            taints_kept=self._taints_kept,
+        )
+        if self._is_published(wanted):
+            self._report(wanted)
+            return
+        await self._write(wanted)
+        self._report(wanted)
+
+    def _is_published(self, wanted: Sequence[resource.Device]) -> bool:
+        """Whether nothing is to be done, decided without asking the API server."""
+        owners = [
+            owner
+            for each in self._existing.values()
+            for owner in each.metadata.owner_references or ()
+        ]
+        if not owners:
+            return False
+        plan = slices.plan(list(self._existing.values()), wanted, owner=owners[0])
+        return not plan.delete and not plan.apply
+
+    async def _write(self, wanted: Sequence[resource.Device]) -> None:
+        plan = slices.plan(
+            list(self._existing.values()),
+            wanted,
+            owner=await self._owner(),
+            last_generation=self._generation,
+        )
+        for obsolete in plan.delete:
+            await self._delete(obsolete)
+        for target in plan.apply:
+            await self._apply(target)
+        self._generation = plan.generation
+        log.info(
+            "Published resource slices",
+            devices=len(wanted),
+            generation=plan.generation,
+            applied=len(plan.apply),
+            deleted=len(plan.delete),
+        )
+
+    async def _owner(self) -> OwnerReference:
+        try:
+            node = await self._api.get(resources.NODE, self._node_name, core.Node)
+        except NotFoundError as error:
+            raise UnavailableError(
+                f"node {self._node_name} does not exist yet", reason="NodeNotFound"
+            ) from error
+        return OwnerReference(
+            api_version="v1",
+            kind="Node",
+            name=self._node_name,
+            uid=node.metadata.uid or "",
+            controller=True,
+        )
+
+    async def _delete(self, obsolete: resource.ResourceSlice) -> None:
+        name = obsolete.metadata.name
+        try:
+            await self._api.delete(
+                resources.RESOURCE_SLICE,
+                name,
+                uid=obsolete.metadata.uid,
+                resource_version=obsolete.metadata.resource_version,
+            )
+        except NotFoundError:
+            log.debug("A resource slice was gone already", name=name)
+        self._existing.pop(name, None)
+        metrics.slice_writes.labels("delete").inc()
+
+    async def _apply(self, target: resource.ResourceSlice) -> None:
+        kept = await self._api.apply(
+            resources.RESOURCE_SLICE,
+            target,
+            resource.ResourceSlice,
+            manager=labels.MANAGER_DRA_PLUGIN,
+        )
+        metrics.slice_writes.labels("apply").inc()
+        self._existing[target.metadata.name] = kept
+        dropped = slices.differences(target, kept)
+        if not dropped:
+            return
+        log.warning("The API server dropped fields", fields=dropped)
+        self._events.fields_dropped(dropped)
+        if self._taints_kept and any(field.endswith(".taints") for field in dropped):
+            self._taints_kept = False
+            raise UnavailableError("the API server drops device taints", reason="FieldsDropped")
+
+    def _report(self, wanted: Sequence[resource.Device]) -> None:
+        self.published = {device.name: device for device in wanted}
+        metrics.published_devices.set(len(wanted))
+        for published in self._listeners:
+            published()
+
+
+def _version(each: resource.ResourceSlice) -> int:
+    """The resource version as a number; servers of 1.35 and later promise that it is one."""
+    text = each.metadata.resource_version or ""
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the process dra-plugin."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from gpudeck.settings import NodeSettings, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(NodeSettings):
+    """The folders are the kubelet's, at the same paths as on the node."""
+
+    pod_uid: str = setting("", "UID of this pod; lets old and new pod of an update serve at once.")
+    data_dir: Path = setting(
+        Path("/var/lib/kubelet/plugins/gpu.deckhouse.io"),
+        "Folder of the checkpoint, the plugin's socket and the CDI hook.",
+    )
+    registry_dir: Path = setting(
+        Path("/var/lib/kubelet/plugins_registry"), "Folder where the kubelet looks for plugins."
+    )
+    cdi_root: Path = setting(Path("/var/run/cdi"), "Folder where the runtime looks for CDI specs.")
+    adapter_socket: Path = setting(
+        Path("/run/gpudeck/adapter.sock"), "Socket of the maker's adapter."
+    )
+    cdi_hook: Path = setting(
+        Path("/usr/bin/nvidia-cdi-hook"),
+        "Program for CDI hooks, copied to the node if it is in the image.",
+    )

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the adapter and the plugin say about a card, as fields of its PhysicalGPU's status.
+
+Pure; `reporting` writes it. Two field managers write through this process: the
+adapter's fields (it has no access to the API itself) and the plugin's own condition
+Published. Whether something is to be written is decided by comparing with the object,
+so an unchanged card costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpudeck.adapter.v1 import adapter_pb2
+from gpudeck.api import conditions, names, resource
+from gpudeck.api.meta import Condition
+from gpudeck.api.v1alpha1 import physicalgpu
+from gpudeck.devices.identities import PciAddress
+from gpudeck.dra import slices
+
+_MODES = {
+    adapter_pb2.PARTITIONING_MODE_NOT_AVAILABLE: "NotAvailable",
+    adapter_pb2.PARTITIONING_MODE_DISABLED: "Disabled",
+    adapter_pb2.PARTITIONING_MODE_ENABLED: "Enabled",
+}
+_VERDICTS = {
+    adapter_pb2.VERDICT_HEALTHY: conditions.TRUE,
+    adapter_pb2.VERDICT_UNHEALTHY: conditions.FALSE,
+    adapter_pb2.VERDICT_UNKNOWN: conditions.UNKNOWN,
+}
+_MEBIBYTE = 1024 * 1024
+_ABSENT_REASON = "CardNotSeen"
+_ABSENT_MESSAGE = "The adapter on the card's node does not see the card."
+
+
+def adapter_status(card: adapter_pb2.Card, vendor: str) -> physicalgpu.PhysicalGPUStatus:
+    """The fields of the manager gpudeck-adapter."""
+    return physicalgpu.PhysicalGPUStatus(
+        capabilities=_capabilities(card, vendor),
+        current_state=physicalgpu.CurrentState(
+            driver_version=card.driver.version or None,
+            uuid=card.uuid or None,
+            partitioning=_partitioning(card.partitioning),
+        ),
+        conditions=[_driver_ready(card.driver), _healthy(card.health)],
+    )
+
+
+def absent_status(known: physicalgpu.PhysicalGPUStatus | None) -> physicalgpu.PhysicalGPUStatus:
+    """The adapter's fields for a card that it no longer sees: what was known, and no verdict."""
+    state = known.current_state if known else None
+    unknown = [
+        Condition(type=kind, status="Unknown", reason=_ABSENT_REASON, message=_ABSENT_MESSAGE)
+        for kind in (conditions.DRIVER_READY, conditions.HARDWARE_HEALTHY)
+    ]
+    return physicalgpu.PhysicalGPUStatus(
+        capabilities=known.capabilities if known else None,
+        current_state=physicalgpu.CurrentState(
+            driver_version=state.driver_version if state else None,
+            uuid=state.uuid if state else None,
+            partitioning=state.partitioning if state else None,
+        ),
+        conditions=unknown,
+    )
+
+
+def published_status(
+    card: adapter_pb2.Card | None, published: Mapping[str, resource.Device], pool: str
+) -> physicalgpu.PhysicalGPUStatus:
+    """The field of the manager gpudeck-dra-plugin: the condition Published."""
+    return physicalgpu.PhysicalGPUStatus(conditions=[_published(card, published, pool)])
+
+
+def same(
+    wanted: physicalgpu.PhysicalGPUStatus, found: physicalgpu.PhysicalGPUStatus | None
+) -> bool:
+    """Whether the object says already what `wanted` says; times do not count."""
+    if found is None:
+        return False
+    if wanted.capabilities is not None and wanted.capabilities != found.capabilities:
+        return False
+    if wanted.current_state is not None and _state(wanted) != _state(found):
+        return False
+    return _verdicts(wanted.conditions) <= _verdicts(found.conditions)
+
+
+def _verdicts(found: Iterable[Condition] | None) -> set[tuple[str, str, str, str]]:
+    return {(each.type, each.status, each.reason, each.message) for each in found or ()}
+
+
+def _state(status: physicalgpu.PhysicalGPUStatus) -> tuple[object, ...]:
+    state = status.current_state or physicalgpu.CurrentState()
+    return state.driver_version, state.uuid, state.partitioning
+
+
+def _capabilities(card: adapter_pb2.Card, vendor: str) -> physicalgpu.Capabilities:
+    has_memory = card.HasField("memory_bytes")
+    return physicalgpu.Capabilities(
+        vendor=vendor,
+        product_name=card.product_name or None,
+        architecture=card.architecture or None,
+        compute_api=card.compute_api or None,
+        compute_capability=card.compute_capability or None,
+        memory_mib=card.memory_bytes // _MEBIBYTE if has_memory else None,
+        partition_support=_partition_support(card.partition_support),
+    )
+
+
+def _partition_support(support: adapter_pb2.PartitionSupport) -> physicalgpu.PartitionSupport:
+    if not support.supported:
+        return physicalgpu.PartitionSupport(supported=False)
+    return physicalgpu.PartitionSupport(
+        supported=True,
+        total_slices=support.total_slices,
+        profiles=[
+            physicalgpu.PartitionProfile(
+                name=each.name,
+                profile_id=each.profile_id,
+                memory_mib=each.memory_mib,
+                max_instances=each.max_instances,
+                slices=each.slices,
+                multiprocessors=each.multiprocessors,
+            )
+            for each in support.profiles
+        ],
+    )
+
+
+def _partitioning(found: adapter_pb2.Partitioning) -> physicalgpu.Partitioning:
+    partitions = [
+        physicalgpu.Partition(
+            profile=each.profile, uuid=each.uuid, placement=f"{each.start}:{each.size}"
+        )
+        for each in found.partitions
+    ]
+    return physicalgpu.Partitioning(mode=_MODES[found.mode], partitions=partitions or None)
+
+
+def _driver_ready(driver: adapter_pb2.DriverState) -> Condition:
+    return Condition(
+        type=conditions.DRIVER_READY,
+        status=conditions.TRUE if driver.ready else conditions.FALSE,
+        reason=driver.reason or ("DriverReady" if driver.ready else "DriverNotReady"),
+        message=driver.message,
+    )
+
+
+def _healthy(health: adapter_pb2.Health) -> Condition:
+    return Condition(
+        type=conditions.HARDWARE_HEALTHY,
+        status=_VERDICTS[health.verdict],
+        reason=health.reason or "NoVerdict",
+        message=health.message,
+    )
+
+
+def _published(
+    card: adapter_pb2.Card | None, published: Mapping[str, resource.Device], pool: str
+) -> Condition:
+    if card is None:
+        return _not_published(_ABSENT_REASON, _ABSENT_MESSAGE)
+    refusal = slices.refusal(card)
+    if refusal is not None:
+        return _not_published(refusal.reason, refusal.message)
+    name = names.gpu_device_name(PciAddress.parse(card.pci_address))
+    device = published.get(name)
+    if device is None:
+        return _not_published(
+            "Withheld", "The card is unhealthy and the API server does not keep device taints."
+        )
+    taint = " It is tainted as unhealthy." if slices.is_tainted(device) else ""
+    return Condition(
+        type=conditions.PUBLISHED,
+        status=conditions.TRUE,
+        reason="Published",
+        message=f"Offered as device {name} of pool {pool}.{taint}",
+    )
+
+
+def _not_published(reason: str, message: str) -> Condition:
+    return Condition(
+        type=conditions.PUBLISHED, status=conditions.FALSE, reason=reason, message=message
+    )
