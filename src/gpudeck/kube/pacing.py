@@ -26,7 +26,7 @@ class Backoff:
 
     def next(self) -> float:
         """Count a failure and return the seconds to wait: between half and all of the step."""
-        return self._jittered(self._step())
+        return jittered(self._step())
 
     def after(self, error: Exception) -> float:
         """Like `next`, but never sooner than the peer asked for (Retry-After)."""
@@ -40,6 +40,7 @@ class Backoff:
         self.failures += 1
         return step
 
-    @staticmethod
-    def _jittered(seconds: float) -> float:
-        return seconds * random.uniform(0.5, 1.0)
+
+def jittered(seconds: float) -> float:
+    """Return between half and all of `seconds`."""
+    return seconds * random.uniform(0.5, 1.0)
