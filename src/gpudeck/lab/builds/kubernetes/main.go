@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -34,9 +36,11 @@ func main() {
 	case "kube-proxy":
 		command = proxy.NewProxyCommand()
 	case "kubelet":
-		command = kubelet.NewKubeletCommand()
+		command = kubelet.NewKubeletCommand(context.Background())
 	case "kubectl":
-		command = kubectl.NewDefaultKubectlCommand()
+		// kubectl prints its own errors, with hints that cli.Run would lose.
+		util.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
+		return
 	default:
 		fmt.Fprintf(os.Stderr, "%s: not a command of Kubernetes that this program holds\n", name)
 		os.Exit(2)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# The commands of the project; `make help` lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	--universal --python-version 3.11 pyproject.toml
+
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: .venv/.ready ## Make .venv with everything that the other commands need
+
+.venv/.ready: requirements/dev.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --require-hashes -r requirements/dev.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+check: setup ## Format, lint, types, layers, spelling, generated files
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell src tests docs native charts examples README.md ARCHITECTURE.md CONTRIBUTING.md STYLE.md
+	$(BIN)/python -m tests.golden.regenerate --check
+
+fix: setup ## Mend what can be mended by itself
+	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+fast: setup ## Unit, scenario, contract and architecture tests: no cluster
+	$(BIN)/pytest -q
+
+lab-test: setup ## The end-to-end tests in the lab
+	$(BIN)/pytest -q tests/lab tests/examples --timeout 900
+
+test: check fast lab-test ## Everything that guards the project, each once
+
+soak: setup ## The end-to-end tests, long: random kills, many rounds
+	GPUDECK_SOAK=1 $(BIN)/pytest -q tests/lab --timeout 7200
+
+lab: setup ## Start a lab with two GPU nodes and print its kubeconfig
+	$(BIN)/gpudeck lab up && $(BIN)/gpudeck lab install && $(BIN)/gpudeck lab kubeconfig
+
+demo: setup ## From nothing to a pod with a GPU, shown step by step
+	$(BIN)/python -m gpudeck.lab.demo
+
+golden: setup ## Write all generated files anew (stubs, CRDs, golden outputs)
+	$(BIN)/python -m tests.golden.regenerate
+
+bench: setup ## Run the benchmarks and record their figures in benchmarks/
+	$(BIN)/python -m benchmarks.run
+
+lock: setup ## Pin the newest versions of the dependencies, by hash
+	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/pip install --quiet uv
+	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) -o requirements/product.lock
+	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) --all-extras -o requirements/dev.lock
+
+.PHONY: help setup check fix fast lab-test test soak lab demo golden bench lock
