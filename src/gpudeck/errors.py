@@ -6,6 +6,7 @@ GpudeckError                      a reason in CamelCase and a sentence for peopl
 │   ├── UnavailableError          a peer (API server, adapter, kubelet) does not answer now
 │   ├── ConflictError             somebody else changed the object first
 │   ├── ExpiredError              a watch or list position is too old (HTTP 410)
+│   ├── LeadershipLostError       the Lease is held by somebody else or was not renewed in time
 │   └── BusyError                 the thing is in use by another holder
 └── TerminalError                 repeating the call unchanged cannot help
     ├── NotFoundError             the object or card does not exist
@@ -65,6 +66,12 @@ class ExpiredError(RetryableError):
     """The resource version of a list or watch is too old; list again."""
 
     reason = "Expired"
+
+
+class LeadershipLostError(RetryableError):
+    """The Lease is held by somebody else, or could not be renewed in time."""
+
+    reason = "LeadershipLost"
 
 
 class BusyError(RetryableError):
