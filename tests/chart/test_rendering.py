@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Helm makes of the chart: the golden files, and a sentence where values do not go together."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import rendering
+
+pytestmark = pytest.mark.skipif(rendering.helm() is None, reason="there is no Helm")
+
+
+@pytest.mark.parametrize("variant", rendering.VARIANTS)
+def test_the_golden_file_is_what_helm_renders(variant: str) -> None:
+    """`make golden` rewrites them."""
+    rendered = rendering.render(*rendering.VARIANTS[variant])
+    assert rendered.stderr == ""
+    assert rendered.stdout == (rendering.GOLDEN / f"{variant}.yaml").read_text(encoding="utf-8")
+
+
+def test_the_crds_come_first() -> None:
+    rendered = rendering.render("--include-crds", "--set", "dra.enabled=true").stdout
+    kinds = [line for line in rendered.splitlines() if line.startswith("kind: ")]
+    assert kinds[:2] == ["kind: CustomResourceDefinition"] * 2
+    assert kinds[-1] == "kind: GPUClass"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["hostRoot=relative"], ["hostRoot"]),
+        (["hostRoot=/mnt/host/"], ["hostRoot"]),
+        (["controller.replicas=4"], ["replicas", "3"]),
+        (["logLevel=verbose"], ["logLevel", "debug"]),
+        (["image.digest=sha256:12"], ["digest"]),
+        (["dra.enable=true"], ["enable"]),
+        (["nodeAgent.limits=1"], ["limits"]),
+        (["supportedVendors.classes={3d}", "supportedVendors.vendors=null"], ["vendors"]),
+        (
+            [
+                "supportedVendors.vendors[0].id=10de",
+                "supportedVendors.vendors[0].name=a",
+                "supportedVendors.vendors[1].id=10de",
+                "supportedVendors.vendors[1].name=b",
+            ],
+            ['id "10de" is listed twice'],
+        ),
+        (
+            [
+                "dra.enabled=true",
+                "supportedVendors.vendors[0].id=1002",
+                "supportedVendors.vendors[0].name=amd",
+            ],
+            ["dra.enabled", "no entry named nvidia"],
+        ),
+        (
+            ["dra.enabled=true", "gpuClass.vendor=amd"],
+            ["gpuClass.vendor", '"amd"', "nvidia, metax"],
+        ),
+        (["cdiRoot=/var/lib/kubelet"], ["cdiRoot", "kubeletRoot"]),
+        (
+            ["dra.enabled=true", "kubeletRoot=/a-folder/with/a/very/long/name/kubelet"],
+            ["kubeletRoot", "35"],
+        ),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_by_name(arguments: list[str], words: list[str]) -> None:
+    strings = [
+        part for each in arguments for part in ("--set-string" if ".id=" in each else "--set", each)
+    ]
+    rendered = rendering.render(*strings)
+    assert rendered.returncode != 0
+    assert rendered.stdout == ""
+    for word in words:
+        assert word in rendered.stderr
+
+
+def test_an_older_kubernetes_is_refused_with_its_version() -> None:
+    rendered = rendering.render("--kube-version", "1.33.4")
+    assert rendered.returncode != 0
+    assert "1.33.4" in rendered.stderr

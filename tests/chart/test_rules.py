@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every rendering of the chart must keep: privileges, tokens, settings and labels.
+
+Read from the golden files, so these rules are held without Helm too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from gpudeck import settings
+from gpudeck.api import attributes, labels
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import rendering
+
+Manifest = dict[str, Any]
+OBJECTS = [(variant, each) for variant in rendering.VARIANTS for each in rendering.golden(variant)]
+PROCESSES = {
+    "controller": "gpudeck.controller.settings",
+    "node-agent": "gpudeck.agent.settings",
+    "dra-plugin": "gpudeck.dra.settings",
+    "adapter": "gpudeck.adapter.settings",
+}
+
+
+def workloads() -> Iterator[tuple[str, Manifest]]:
+    for variant, each in OBJECTS:
+        if each["kind"] in ("Deployment", "DaemonSet"):
+            yield f"{variant}/{each['metadata']['name']}", each
+
+
+def containers() -> list[Any]:
+    return [
+        pytest.param(workload, container, id=f"{name}/{container['name']}")
+        for name, workload in workloads()
+        for container in workload["spec"]["template"]["spec"]["containers"]
+    ]
+
+
+def mounts_a_token(workload: Manifest, container: Manifest) -> bool:
+    pod = workload["spec"]["template"]["spec"]
+    projected = {
+        volume["name"]
+        for volume in pod.get("volumes", [])
+        for source in volume.get("projected", {}).get("sources", [])
+        if "serviceAccountToken" in source
+    }
+    mounted = {mount["name"] for mount in container.get("volumeMounts", [])}
+    return bool(pod["automountServiceAccountToken"]) or bool(projected & mounted)
+
+
+@pytest.mark.parametrize(("workload", "container"), containers())
+def test_no_container_has_both_privileges_and_a_token(
+    workload: Manifest, container: Manifest
+) -> None:
+    privileged = container["securityContext"].get("privileged", False)
+    assert privileged is not mounts_a_token(workload, container)
+
+
+@pytest.mark.parametrize(("workload", "container"), containers())
+def test_a_container_without_privileges_has_none_to_gain(
+    workload: Manifest, container: Manifest
+) -> None:
+    rights = container["securityContext"]
+    assert rights["readOnlyRootFilesystem"] is True
+    if not rights.get("privileged"):
+        assert rights["allowPrivilegeEscalation"] is False
+        assert rights["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(("workload", "container"), containers())
+def test_every_variable_is_a_setting_of_its_process(
+    workload: Manifest, container: Manifest
+) -> None:
+    process = container["command"][1]
+    module = importlib.import_module(PROCESSES[process])
+    known = {option.env for option in settings.describe(module.Settings)}
+    given = {variable["name"] for variable in container["env"]}
+    assert given <= known
+
+
+@pytest.mark.parametrize(("workload", "container"), containers())
+def test_every_container_says_what_memory_it_needs(workload: Manifest, container: Manifest) -> None:
+    assert container["resources"]["requests"]
+
+
+@pytest.mark.parametrize(("variant", "each"), OBJECTS)
+def test_no_role_has_a_wildcard_or_reads_secrets(variant: str, each: Manifest) -> None:
+    for rule in each.get("rules", []):
+        words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        assert not [word for word in words if "*" in word]
+        assert "secrets" not in rule["resources"]
+        assert rule["verbs"]
+
+
+def test_the_controller_never_writes_claims_and_the_adapter_none_at_all() -> None:
+    for _, each in OBJECTS:
+        for rule in each.get("rules", []):
+            if {"resourceclaims", "resourceclaims/status"} & set(rule["resources"]):
+                assert set(rule["verbs"]) <= {"get", "list", "watch"}
+
+
+def test_every_account_serves_one_workload() -> None:
+    for variant in rendering.VARIANTS:
+        used = [
+            workload["spec"]["template"]["spec"]["serviceAccountName"]
+            for name, workload in workloads()
+            if name.startswith(variant)
+        ]
+        accounts = {
+            each["metadata"]["name"]
+            for found, each in OBJECTS
+            if found == variant and each["kind"] == "ServiceAccount"
+        }
+        assert len(used) == len(set(used))
+        assert set(used) == accounts
+
+
+def test_names_that_programs_know_are_those_of_the_code() -> None:
+    for variant, each in OBJECTS:
+        if each["kind"] == "ConfigMap":
+            assert each["metadata"]["name"] == labels.SUPPORTED_VENDORS
+            document = yaml.safe_load(each["data"]["vendors.yaml"])
+            assert set(document) == {"vendors", "classes"}
+        if each["metadata"]["name"] == "nvidia-adapter" and each["kind"] == "DaemonSet":
+            pod = each["spec"]["template"]["spec"]
+            assert pod["nodeSelector"][labels.VENDOR] == "nvidia"
+            paths = {
+                volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]
+            }
+            assert paths["plugin"].endswith(f"/plugins/{attributes.DOMAIN}")
+
+
+def test_without_dra_nothing_of_it_is_installed() -> None:
+    names = {each["metadata"]["name"] for each in rendering.golden("default")}
+    assert not [name for name in names if "adapter" in name]
+    assert "GPUClass" not in {each["kind"] for each in rendering.golden("default")}
+
+
+def test_the_host_is_read_below_its_root() -> None:
+    for each in rendering.golden("full"):
+        if each["kind"] == "DaemonSet":
+            for volume in each["spec"]["template"]["spec"]["volumes"]:
+                path = volume.get("hostPath", {}).get("path")
+                if path is not None:
+                    assert path.startswith(("/mnt/host", "/data/kubelet", "/run/cdi"))
