@@ -34,7 +34,7 @@ fast: setup ## Unit, scenario, contract and architecture tests: no cluster
 	$(BIN)/pytest -q
 
 lab-test: setup ## The end-to-end tests in the lab
-	$(BIN)/pytest -q tests/lab tests/examples --timeout 900
+	$(BIN)/pytest -q tests/lab --timeout 900
 
 test: check fast lab-test ## Everything that guards the project, each once
 

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each folder of examples/ does what its pods announce by `example.gpudeck/cards`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.lab import ROOT, Lab
+
+FOLDERS = sorted(path.parent for path in (ROOT / "examples").glob("*/README.md"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_an_example_does_what_it_says(lab: Lab, folder: Path) -> None:
+    pods = [
+        each
+        for file in sorted(folder.glob("*.yaml"))
+        for each in yaml.safe_load_all(file.read_text())
+        if each["kind"] == "Pod"
+    ]
+    assert pods
+    lab.kubectl("apply", "-f", str(folder))
+    try:
+        lab.running(*(each["metadata"]["name"] for each in pods))
+        for each in pods:
+            name = each["metadata"]["name"]
+            wanted = int(each["metadata"]["annotations"]["example.gpudeck/cards"])
+            for container in each["spec"]["containers"]:
+                assert len(set(lab.cards_inside(name, container["name"]))) == wanted
+    finally:
+        lab.kubectl("delete", "-f", str(folder), "--ignore-not-found", "--wait=true")

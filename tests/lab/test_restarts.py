@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes, the kubelet and nodes may die at any moment: nothing is lost or held twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+
+import pytest
+from tests.support.lab import NAMESPACE, Lab, pod
+
+PROCESSES = ("dra-plugin", "adapter", "node-agent", "controller")
+
+
+def kill_one(lab: Lab, process: str) -> None:
+    """Send SIGKILL to one process of ours on whatever node it runs."""
+    pattern = f"[/]usr/bin/gpudeck {process}"
+    node = random.choice(["node-0", "node-1"]) if process != "controller" else "control-plane"
+    lab.lab("shell", node, "--", "pkill", "-KILL", "-o", "-f", pattern, check=False)
+
+
+def test_twenty_pods_start_while_every_process_is_killed_at_random(lab: Lab) -> None:
+    random.seed(7)
+    names = [f"storm-{number}" for number in range(20)]
+    lab.apply(*(pod(name, limits={"nvidia.com/gpu": 1}) for name in names))
+    finished: set[str] = set()
+    deadline = time.monotonic() + 240
+    while len(finished) < 20 and time.monotonic() < deadline:
+        kill_one(lab, random.choice(PROCESSES))
+        running = [
+            each["metadata"]["name"]
+            for each in lab.list("pods", "-l", "test=lab")
+            if each["status"].get("phase") == "Running"
+        ]
+        cards = [card for name in running for card in lab.cards_inside(name)]
+        assert len(cards) == len(set(cards)), "a card is held twice"
+        if len(running) >= 6:
+            done = running[: len(running) // 2]
+            finished.update(done)
+            lab.kubectl("delete", "pod", *done, "--wait=false")
+    assert len(finished) == 20, f"only {sorted(finished)} ran"
+
+
+def test_running_pods_survive_a_kubelet_restart_and_slices_return(lab: Lab) -> None:
+    lab.apply(pod("survivor", limits={"gpu.deckhouse.io/h100": 1}))
+    lab.running("survivor")
+    before = lab.get("pod", "survivor")
+    lab.lab("node", "restart-kubelet", "node-0")
+    lab.eventually("node-0 publishes 8 devices", lambda: devices(lab, "node-0") == 8)
+    after = lab.get("pod", "survivor")
+    assert before is not None
+    assert after is not None
+    started = [status["containerID"] for status in before["status"]["containerStatuses"]]
+    assert started == [status["containerID"] for status in after["status"]["containerStatuses"]]
+    assert len(lab.cards_inside("survivor")) == 1
+
+
+def devices(lab: Lab, node: str) -> int:
+    """How many devices the node's complete pool offers."""
+    return sum(
+        len(each["spec"].get("devices", []))
+        for each in lab.list("resourceslices")
+        if each["spec"].get("nodeName") == node and each["spec"]["driver"] == "gpu.deckhouse.io"
+    )
+
+
+def test_a_pod_with_a_claim_starts_again_after_its_node_reboots(lab: Lab) -> None:
+    lab.apply(pod("rebooted", limits={"gpu.deckhouse.io/h100": 1}, restartPolicy="Always"))
+    lab.running("rebooted")
+    card = lab.cards_inside("rebooted")
+    lab.lab("node", "reboot", "node-0")
+    lab.running("rebooted", seconds=180)
+    assert lab.cards_inside("rebooted") == card
+
+
+@pytest.mark.parametrize("content", ["", '{"version":', "\x00garbage\xff"])
+def test_a_broken_checkpoint_is_set_aside_and_rebuilt(lab: Lab, content: str) -> None:
+    lab.apply(pod("holder", limits={"gpu.deckhouse.io/h100": 1}))
+    lab.running("holder")
+    card = lab.cards_inside("holder")
+    path = "/var/lib/kubelet/plugins/gpu.deckhouse.io/checkpoint.json"
+    script = f"printf %s {json.dumps(content)!s} > {path}; pkill -KILL -f '[/]usr/bin/gpudeck dra-plugin'"
+    lab.lab("shell", "node-0", "--", "sh", "-c", script, check=False)
+
+    def said() -> bool:
+        events = lab.list("events", "-A", "--field-selector", "involvedObject.name=node-0")
+        return any("checkpoint" in (each.get("message") or "").lower() for each in events)
+
+    lab.eventually("an Event on the node names the checkpoint", said)
+    lab.apply(pod("next", limits={"gpu.deckhouse.io/h100": 1}))
+    lab.running("next")
+    assert lab.cards_inside("next") != card
+    assert lab.cards_inside("holder") == card
+
+
+def test_every_process_is_back_after_the_kills(lab: Lab) -> None:
+    def ready() -> bool:
+        pods = lab.list("pods", "-n", NAMESPACE)
+        return bool(pods) and all(
+            all(status["ready"] for status in each["status"].get("containerStatuses", []))
+            for each in pods
+        )
+
+    lab.eventually("every pod of gpudeck is ready", ready, seconds=180)
