@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpudeck.cdi import rendering
-from gpudeck.host import files
+from gpudeck.errors import NotFoundError
+from gpudeck.host import files, root
 
 
 class Folder:
@@ -22,14 +23,14 @@ class Folder:
 
     def write(self, claim_uid: str, content: bytes) -> None:
         """Make the claim's spec hold `content`; makes the folder if it is missing."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        root.Root().make_directory(self.path.as_posix())
         files.write_atomic(self._file(claim_uid), content, mode=0o644)
 
     def read(self, claim_uid: str) -> bytes | None:
         """The claim's spec, None if there is none."""
         try:
-            return self._file(claim_uid).read_bytes()
-        except FileNotFoundError:
+            return root.Root().read_bytes(self._file(claim_uid).as_posix())
+        except NotFoundError:
             return None
 
     def remove(self, claim_uid: str) -> bool:
@@ -38,9 +39,7 @@ class Folder:
 
     def claims(self) -> list[str]:
         """UIDs of the claims that have a spec of ours, sorted."""
-        if not self.path.is_dir():
-            return []
-        found = (rendering.claim_of(entry.name) for entry in self.path.iterdir())
+        found = map(rendering.claim_of, root.Root().list(self.path.as_posix()))
         return sorted(uid for uid in found if uid)
 
     def remove_leftovers(self) -> int:

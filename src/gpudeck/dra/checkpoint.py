@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is prepared on this node: one versioned JSON file with a checksum, and its entries.
+
+The file is the only memory: two plugins may serve at once during an update, so each
+call reads it under the lock of `preparing` and writes it before the lock is given
+back. It goes through two states a claim: PrepareStarted before anything is made,
+PrepareCompleted last. Each entry holds the bytes of its CDI spec, so that a lost spec
+is made again without anybody's help.
+
+Unknown fields are passed over and an entry that cannot be read is set aside, so a
+downgrade can still unprepare. A file that is no checkpoint raises `CorruptError`;
+`recovering` rebuilds it.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from gpudeck.api.meta import Wire
+from gpudeck.dra.allocations import HeldDevice
+from gpudeck.errors import NotFoundError, TerminalError
+from gpudeck.host import files, root
+
+VERSION = "v1"
+
+
+class CorruptError(TerminalError):
+    """The file cannot be used as a whole."""
+
+    reason = "CheckpointCorrupt"
+
+
+class State(enum.StrEnum):
+    """How far a claim is."""
+
+    STARTED = "PrepareStarted"
+    COMPLETED = "PrepareCompleted"
+    RECOVERED = "Recovered"
+    """Found after the checkpoint was lost: holds its devices, is prepared anew when asked for."""
+
+
+class Entry(Wire):
+    """One claim."""
+
+    state: State
+    namespace: str = ""
+    name: str = ""
+    devices: list[HeldDevice] = msgspec.field(default_factory=list)
+    spec: str | None = None
+    """The content of the CDI file; absent until it was made."""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.name else "of unknown name"
+
+
+class Content(msgspec.Struct):
+    """The file in memory. `quarantined` entries are written back as they were found."""
+
+    boot_id: str | None = None
+    claims: dict[str, Entry] = msgspec.field(default_factory=dict)
+    quarantined: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    is_partial: bool = False
+    """Rebuilt without the API server's list of claims, which is still to be looked at."""
+
+    def forget(self, claim_uid: str) -> bool:
+        """Drop the claim; False if it was not there."""
+        known = self.claims.pop(claim_uid, None), self.quarantined.pop(claim_uid, None)
+        return known != (None, None)
+
+
+class _File(Wire, omit_defaults=False):
+    version: str
+    checksum: str
+    data: msgspec.Raw
+
+
+class _Data(Wire):
+    boot_id: str | None = msgspec.field(default=None, name="bootID")
+    claims: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    is_partial: bool = msgspec.field(default=False, name="partial")
+
+
+def encode(content: Content) -> bytes:
+    """The bytes of the file."""
+    claims = {uid: msgspec.Raw(msgspec.json.encode(each)) for uid, each in content.claims.items()}
+    data = msgspec.json.encode(
+        _Data(
+            boot_id=content.boot_id,
+            claims={**content.quarantined, **claims},
+            is_partial=content.is_partial,
+        )
+    )
+    return msgspec.json.encode(
+        _File(version=VERSION, checksum=_checksum(data), data=msgspec.Raw(data))
+    )
+
+
+def decode(content: bytes) -> Content:
+    """Read the file. Raises CorruptError that says what is wrong with it."""
+    if not content:
+        raise CorruptError("the file is empty")
+    try:
+        file = msgspec.json.decode(content, type=_File)
+        if file.version != VERSION:
+            raise CorruptError(f"its version is {file.version!r}, this program knows {VERSION!r}")
+        if file.checksum != _checksum(bytes(file.data)):
+            raise CorruptError("its checksum does not match its content")
+        data = msgspec.json.decode(file.data, type=_Data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CorruptError(f"it is not a checkpoint: {error}") from error
+    found = Content(boot_id=data.boot_id, is_partial=data.is_partial)
+    for uid, raw in data.claims.items():
+        try:
+            found.claims[uid] = msgspec.json.decode(raw, type=Entry)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            found.quarantined[uid] = raw.copy()
+    return found
+
+
+def _checksum(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+class Store:
+    """The file on disk. Calls block; use a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Content | None:
+        """The content, None if there is no file. Raises CorruptError."""
+        try:
+            raw = root.Root().read_bytes(self.path.as_posix())
+        except NotFoundError:
+            return None
+        return decode(raw)
+
+    def write(self, content: Content, *, durable: bool = True) -> None:
+        """Replace the file. Not `durable`: a power cut may lose the change, a kill may not.
+
+        That is enough for PrepareStarted: after a power cut the boot id has changed,
+        and all entries of the earlier boot are dropped.
+        """
+        files.write_atomic(self.path, encode(content), mode=0o600)
+
+    def set_aside(self) -> Path:
+        """Keep an unusable file under another name and return it."""
+        number = 0
+        while (kept := self.path.with_suffix(f".corrupt-{number}")).exists():
+            number += 1
+        try:
+            self.path.rename(kept)
+        except OSError as error:
+            raise files.translated(error, self.path) from error
+        return kept

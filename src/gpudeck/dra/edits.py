@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter's answer to Prepare as a CDI spec, or as the error that it tells.
+
+Pure. Between the two protocols: the adapter speaks of cards, the runtime of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpudeck.adapter.v1 import adapter_pb2
+from gpudeck.api import names
+from gpudeck.cdi import rendering, spec
+from gpudeck.dra.allocations import Reference
+from gpudeck.errors import GpudeckError, InvalidError, TerminalError, UnavailableError
+
+_NO_EDITS = spec.ContainerEdits()
+
+
+def address_of(device: str) -> str:
+    """The PCI address of a whole card's device. Raises InvalidError for another kind."""
+    address = names.address_of_device(device)
+    if address is None:
+        raise InvalidError(
+            f"device {device!r} is not a card; allowed: names such as gpu-0000-1b-00-0",
+            reason="UnknownDevice",
+            allowed="names such as gpu-0000-1b-00-0",
+        )
+    return str(address)
+
+
+def refused(error: adapter_pb2.Error) -> GpudeckError:
+    """The adapter's refusal as an error of ours."""
+    kind = UnavailableError if error.retryable else TerminalError
+    return kind(error.message, reason=error.reason or None)
+
+
+def spec_of(
+    claim: Reference, devices: Sequence[str], answer: adapter_pb2.PreparedClaim | None
+) -> bytes:
+    """The CDI spec of a claim. Raises what the adapter refused, or UnavailableError if it
+    left out the claim or one of its devices.
+    """
+    if answer is not None and answer.HasField("error"):
+        raise refused(answer.error)
+    answered = answer.devices if answer is not None else ()
+    prepared = {each.name: _edits(each.edits) for each in answered}
+    # Runtimes refuse a whole spec for one device without edits.
+    missing = [
+        name for name in dict.fromkeys(devices) if prepared.get(name, _NO_EDITS) == _NO_EDITS
+    ]
+    if answer is None or missing:
+        raise UnavailableError(
+            f"claim {claim}: the adapter's answer lacks {', '.join(missing) or 'the claim'}",
+            reason="AdapterAnswerIncomplete",
+        )
+    shared = _edits(answer.shared)
+    return rendering.render(
+        claim.uid,
+        {name: prepared[name] for name in wanted},
+        shared if shared != _NO_EDITS else None,
+    )
+
+
+def _edits(found: adapter_pb2.ContainerEdits) -> spec.ContainerEdits:
+    return spec.ContainerEdits(
+        env=list(found.env) or None,
+        device_nodes=[_device_node(each) for each in found.device_nodes] or None,
+        mounts=[
+            spec.Mount(
+                host_path=each.host_path,
+                container_path=each.container_path,
+                options=list(each.options) or None,
+            )
+            for each in found.mounts
+        ]
+        or None,
+        hooks=[
+            spec.Hook(
+                hook_name=each.hook_name,
+                path=each.path,
+                args=list(each.args) or None,
+                env=list(each.env) or None,
+            )
+            for each in found.hooks
+        ]
+        or None,
+        additional_gids=list(found.additional_gids) or None,
+    )
+
+
+def _device_node(found: adapter_pb2.DeviceNode) -> spec.DeviceNode:
+    is_known = found.type in ("c", "b")
+    return spec.DeviceNode(
+        path=found.path,
+        host_path=found.host_path or None,
+        type=found.type or None,
+        major=found.major if is_known else None,
+        minor=found.minor if is_known else None,
+        permissions=found.permissions or None,
+    )

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter's verdicts as the kubelet's DRAResourceHealth stream.
+
+The kubelet copies it into the status of pods that use a claim by name (1.36 and later).
+A device that is not named for its timeout decays to Unknown there, so everything is
+sent again every few seconds; while the adapter is away nothing is sent, and that is
+what then happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from gpudeck.adapter.v1 import adapter_pb2
+from gpudeck.api import names
+from gpudeck.dra import adapters
+from gpudeck.kubelet.wire import health_pb2
+
+REPEAT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30
+MESSAGE_LIMIT = 1024
+"""Bytes that the kubelet keeps of a message."""
+
+_STATUSES = {
+    adapter_pb2.VERDICT_HEALTHY: health_pb2.HEALTHY,
+    adapter_pb2.VERDICT_UNHEALTHY: health_pb2.UNHEALTHY,
+    adapter_pb2.VERDICT_UNKNOWN: health_pb2.UNKNOWN,
+}
+
+
+class Health:
+    """Serves any number of streams from one inventory."""
+
+    def __init__(self, adapter: adapters.Adapter, node_name: str) -> None:
+        self._adapter = adapter
+        self._pool = names.pool_name(node_name)
+        self._changed = asyncio.Event()
+        adapter.subscribe(self._tell)
+
+    async def stream(self) -> AsyncIterator[health_pb2.NodeWatchResourcesResponse]:
+        """Every device's health: at once, on each change, and every ten seconds."""
+        while True:
+            changed = self._changed
+            if self._adapter.is_connected and self._adapter.cards is not None:
+                yield report(self._adapter.cards, self._pool, int(time.time()))
+            try:
+                await asyncio.wait_for(changed.wait(), REPEAT_SECONDS)
+            except TimeoutError:
+                continue
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()  # The next change is a new one for every stream.
+
+
+def report(
+    cards: dict[str, adapter_pb2.Card], pool: str, now: int
+) -> health_pb2.NodeWatchResourcesResponse:
+    """One message with all devices; `now` in seconds since 1970."""
+    return health_pb2.NodeWatchResourcesResponse(
+        devices=[
+            health_pb2.DeviceHealth(
+                device=health_pb2.DeviceIdentifier(pool_name=pool, device_name=name),
+                health=_STATUSES[card.health.verdict],
+                last_updated_time=now,
+                health_check_timeout_seconds=TIMEOUT_SECONDS,
+                message=_message(card.health),
+            )
+            for name, card in sorted(cards.items())
+        ]
+    )
+
+
+def _message(health: adapter_pb2.Health) -> str:
+    if health.verdict == adapter_pb2.VERDICT_HEALTHY:
+        return ""
+    text = f"{health.reason}: {health.message}" if health.message else health.reason
+    return text.encode()[:MESSAGE_LIMIT].decode("utf-8", "ignore")

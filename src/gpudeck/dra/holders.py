@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refuse a device that another prepared claim still holds.
+
+After a pod was deleted by force the scheduler may hand its card to a second claim while
+the first still runs; Kubernetes leaves it to the driver to refuse that. The refusal
+names the holder. What a rebuilt checkpoint only assumes to be held, because the
+API said so, is dropped as soon as the API no longer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpudeck import logs
+from gpudeck.api import resource, resources
+from gpudeck.dra.allocations import HeldDevice, Reference
+from gpudeck.dra.checkpoint import Content, Entry, State
+from gpudeck.errors import BusyError, NotFoundError
+from gpudeck.kube import client
+
+log = logs.get(__name__)
+
+
+async def check_free(
+    api: client.Client, content: Content, claim: Reference, devices: Sequence[HeldDevice]
+) -> None:
+    """Raise BusyError when another claim holds one of the exclusive devices."""
+    wanted = {device.name for device in devices if device.is_exclusive}
+    for uid, entry in list(content.claims.items()):
+        if uid == claim.uid:
+            continue
+        shared = wanted & {device.name for device in entry.devices if device.is_exclusive}
+        if shared:
+            await _resolve(api, content, (uid, entry), sorted(shared))
+
+
+async def _resolve(
+    api: client.Client, content: Content, holder: tuple[str, Entry], devices: Iterable[str]
+) -> None:
+    uid, entry = holder
+    pods = await _pods(api, uid, entry)
+    if pods:
+        raise BusyError(
+            f"device {', '.join(devices)} is held by claim {entry} (UID {uid}) of "
+            f"{', '.join(pods)}, which has not been unprepared",
+            reason="DeviceHeld",
+        )
+    if entry.state is State.RECOVERED and entry.spec is None:
+        log.info("Dropping a claim that nothing shows to be in use", claim=entry, uid=uid)
+        content.forget(uid)
+        return
+    raise BusyError(
+        f"device {', '.join(devices)} is still held by claim {entry} (UID {uid}), which no pod "
+        "uses any more; the kubelet will unprepare it",
+        reason="DeviceBeingReleased",
+    )
+
+
+async def _pods(api: client.Client, uid: str, entry: Entry) -> list[str]:
+    """Who has reserved the holder's claim; nobody if that claim is gone."""
+    if not entry.name:
+        return []
+    try:
+        claim = await api.get(
+            resources.RESOURCE_CLAIM,
+            entry.name,
+            resource.ResourceClaim,
+            namespace=entry.namespace,
+        )
+    except NotFoundError:
+        return []
+    if claim.metadata.uid != uid or claim.status is None:
+        return []
+    return [
+        f"{each.resource.removesuffix('s')} {entry.namespace}/{each.name}"
+        for each in claim.status.reserved_for or ()
+    ]

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checkpoint under its lock: read, made usable, handed to one caller at a time.
+
+The lock is a file, so the plugins of a rolling update exclude each other; nothing read
+before is trusted after it was taken. Reading drops what an earlier boot left (its CDI
+files lay on a tmpfs, its devices are released) and replaces a checkpoint that is
+corrupt, or missing beside CDI specs of ours, by what `recovering` finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from gpudeck import logs
+from gpudeck.cdi.files import Folder
+from gpudeck.dra import checkpoint, events, metrics, recovering
+from gpudeck.errors import BusyError, GpudeckError
+from gpudeck.host import files, locks
+
+log = logs.get(__name__)
+
+LOCK_SECONDS = 20.0
+"""The kubelet gives a call 45 s; a caller that waits longer than this is told so instead."""
+
+
+class Ledger:
+    """The prepared claims of one node."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        folder: Folder,
+        node_events: events.NodeEvents,
+        *,
+        boot_id: str | None,
+    ) -> None:
+        self._store = checkpoint.Store(data_dir / "checkpoint.json")
+        self._lock_path = data_dir / "prepare.lock"
+        self._folder = folder
+        self._events = node_events
+        self._boot_id = boot_id
+        self._turn = asyncio.Lock()
+
+    async def glance(self) -> checkpoint.Content:
+        """The content without the lock: good for guessing what a call will need."""
+        try:
+            content = await asyncio.to_thread(self._store.read)
+        except checkpoint.CorruptError:
+            return checkpoint.Content()
+        if content is None or self._is_stale(content):
+            return checkpoint.Content()
+        return content
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[checkpoint.Content]:
+        """Hold the lock and the content; `save` it before the block ends.
+
+        Raises BusyError when the lock is not to be had.
+        """
+        try:
+            # Tasks of this process wait in line; the file's lock only asks now and then.
+            await asyncio.wait_for(self._turn.acquire(), LOCK_SECONDS)
+        except TimeoutError as error:
+            raise BusyError(
+                f"other claims of this node have been in work for {LOCK_SECONDS:g} s",
+                reason="PrepareBusy",
+            ) from error
+        try:
+            async with locks.held(self._lock_path, deadline_seconds=LOCK_SECONDS):
+                yield await self._load()
+        finally:
+            self._turn.release()
+
+    async def save(self, content: checkpoint.Content, *, durable: bool = True) -> None:
+        """Write the content; only inside `opened`."""
+        await asyncio.to_thread(self._store.write, content, durable=durable)
+        metrics.prepared_claims.set(len(content.claims))
+
+    async def clean(self) -> None:
+        """Undo what a killed plugin left half done, at the start.
+
+        A whole card needs no undoing by the adapter, so this works while it is away.
+        """
+        async with self.opened() as content:
+            started = [
+                uid
+                for uid, entry in content.claims.items()
+                if entry.state is checkpoint.State.STARTED
+            ]
+            for uid in started:
+                content.forget(uid)
+            kept = {*content.claims, *content.quarantined}
+            removed = await asyncio.to_thread(self._sweep, kept)
+            await self.save(content)
+            for uid in content.quarantined:
+                self._events.entry_quarantined(uid, "it is of another version or damaged")
+        if started or removed:
+            log.info("Cleaned up", rolled_back=len(started), specs_removed=removed)
+
+    def _sweep(self, kept: set[str]) -> int:
+        files.remove_leftovers(self._store.path.parent)
+        self._folder.remove_leftovers()
+        orphans = [uid for uid in self._folder.claims() if uid not in kept]
+        return sum(self._folder.remove(uid) for uid in orphans)
+
+    async def _load(self) -> checkpoint.Content:
+        try:
+            content = await asyncio.to_thread(self._store.read)
+        except checkpoint.CorruptError as error:
+            kept = await asyncio.to_thread(self._store.set_aside)
+            return await self._rebuild(str(error), str(kept))
+        if content is None:
+            if await asyncio.to_thread(self._folder.claims):
+                return await self._rebuild("the file is missing", "nothing")
+            return checkpoint.Content(boot_id=self._boot_id)
+        if self._is_stale(content):
+            log.info("Dropping the claims of an earlier boot", claims=len(content.claims))
+            return checkpoint.Content(boot_id=self._boot_id)
+        content.boot_id = self._boot_id or content.boot_id
+        return content
+
+    def _is_stale(self, content: checkpoint.Content) -> bool:
+        """Whether another boot wrote it; without an id (older release) it counts as this one's."""
+        known = content.boot_id is not None and self._boot_id is not None
+        return known and content.boot_id != self._boot_id
+
+    async def _rebuild(self, why: str, kept: str) -> checkpoint.Content:
+        specs = await asyncio.to_thread(self._read_specs)
+        content = checkpoint.Content(
+            boot_id=self._boot_id, claims=recovering.from_specs(specs), is_partial=True
+        )
+        await self.save(content)
+        log.error("Replaced the checkpoint", error=why, kept=kept, claims=len(content.claims))
+        self._events.checkpoint_replaced(kept, why, len(content.claims))
+        return content
+
+    def _read_specs(self) -> dict[str, bytes]:
+        found = {}
+        for uid in self._folder.claims():
+            try:
+                found[uid] = self._folder.read(uid) or b""
+            except GpudeckError as error:
+                log.warning("Cannot read a CDI spec", claim=uid, error=error)
+        return found

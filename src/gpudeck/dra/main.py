@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process dra-plugin: builds its parts and runs them in one group.
+
+The kubelet is served as soon as the checkpoint is clean, before the API server or the
+adapter have answered, since neither is needed to unprepare. The rest starts beside it:
+the adapter's inventory, our own ResourceSlices and PhysicalGPUs, the CDI hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from gpudeck import logs
+from gpudeck.api import labels
+from gpudeck.cdi.files import Folder
+from gpudeck.dra import (
+    adapters,
+    events,
+    health,
+    hooks,
+    ledger,
+    metrics,
+    preparing,
+    publishing,
+    reporting,
+    server,
+)
+from gpudeck.dra.settings import Settings
+from gpudeck.errors import GpudeckError, InvalidError
+from gpudeck.host import root
+from gpudeck.kube import client, recording, serving
+from gpudeck.kubelet import registering
+
+log = logs.get(__name__)
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Plugin:
+    """The parts of the process, wired together."""
+
+    def __init__(self, settings: Settings, api: client.Client, adapter: adapters.Adapter) -> None:
+        node = settings.node_name
+        self.settings = settings
+        self.recorder = recording.Recorder(api, labels.MANAGER_DRA_PLUGIN, instance=node)
+        self.events = events.NodeEvents(self.recorder, node)
+        self.adapter = adapter
+        folder = Folder(settings.cdi_root)
+        boot_id = root.Root(settings.host_root).attribute(BOOT_ID)
+        self.ledger = ledger.Ledger(settings.data_dir, folder, self.events, boot_id=boot_id)
+        self.publisher = publishing.Publisher(api, adapter, self.events, node)
+        self.reporter = reporting.Reporter(api, adapter, self.publisher, node)
+        self.hook_path = ""
+        self.preparer = preparing.Preparer(
+            api,
+            adapter,
+            self.ledger,
+            folder,
+            node_name=node,
+            hook_path=lambda: self.hook_path,
+        )
+        self.server = server.Server(self.preparer, health.Health(adapter, node))
+        self._endpoint = registering.Endpoint(
+            labels.DRIVER, settings.data_dir, settings.registry_dir, settings.pod_uid
+        )
+        self._refused = "the kubelet has not registered the plugin yet"
+        adapter.subscribe(lambda: metrics.adapter_connected.set(adapter.is_connected))
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.adapter.follow(), name="adapter")
+            group.create_task(self.publisher.cache.run(), name="resourceslices")
+            group.create_task(self.publisher.run(), name="publishing")
+            group.create_task(self.reporter.cache.run(), name="physicalgpus")
+            group.create_task(self.reporter.run(), name="reporting")
+            group.create_task(self.recorder.run(), name="events")
+            group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._serve(), name="kubelet")
+
+    async def _serve(self) -> None:
+        installed = asyncio.to_thread(hooks.install, self.settings.cdi_hook, self.settings.data_dir)
+        self.hook_path, _ = await asyncio.gather(installed, self.ledger.clean())
+        async with registering.served(self._endpoint, self.server, self._notified):
+            await asyncio.Event().wait()
+
+    def _notified(self, accepted: bool, why_not: str) -> None:
+        metrics.registered.set(accepted)
+        self._refused = "" if accepted else f"the kubelet refused the plugin: {why_not}"
+        if accepted:
+            log.info("Registered with the kubelet")
+        else:
+            log.error("The kubelet refused the plugin", error=why_not)
+            self.events.registration_failed(why_not)
+
+    async def _metrics(self) -> None:
+        await serving.serve(
+            self.settings.metrics_port, metrics=metrics.render, healthy=lambda: self._refused
+        )
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Plugin]:
+    """The plugin with its connections, not yet running."""
+    async with await client.Client.connect(settings.kubeconfig) as api:
+        adapter = adapters.Adapter(settings.adapter_socket)
+        try:
+            yield Plugin(settings, api, adapter)
+        finally:
+            await adapter.close()
+
+
+async def run(settings: Settings) -> None:
+    """Run until cancelled. Raises GpudeckError for settings that cannot work."""
+    if not settings.node_name:
+        raise InvalidError(
+            "--node-name: '' is not valid; allowed: the name of this process's Node",
+            field="--node-name",
+            allowed="the name of this process's Node",
+        )
+    try:
+        async with opened(settings) as plugin:
+            await plugin.run()
+    except* GpudeckError as group:
+        raise group.exceptions[0] from group

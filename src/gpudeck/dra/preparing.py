@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepare and unprepare claims: the flow of the kubelet's two calls.
+
+A claim that is prepared already is answered from the checkpoint, without the API server
+or the adapter; only its CDI spec is looked after. Another one needs its claim from the
+API, free devices and the adapter's edits; then, in this order: PrepareStarted in the
+checkpoint, the adapter, the CDI spec, PrepareCompleted. So a kill at any point leaves
+a state from which the next call, or `ledger.clean`, goes on. Unprepare works backwards
+and needs neither. What concerns one claim is its own error; others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from gpudeck import logs
+from gpudeck.adapter.v1 import adapter_pb2
+from gpudeck.api import resource, resources
+from gpudeck.cdi.files import Folder
+from gpudeck.dra import adapters, allocations, edits, holders, ledger, recovering
+from gpudeck.dra.allocations import HeldDevice, Reference
+from gpudeck.dra.checkpoint import Content, Entry, State
+from gpudeck.errors import GpudeckError, NotFoundError, UnavailableError
+from gpudeck.kube import client
+
+log = logs.get(__name__)
+
+Outcome = list[HeldDevice] | GpudeckError
+"""The prepared devices of a claim, or why there are none."""
+
+
+@dataclasses.dataclass
+class Fresh:
+    """A claim on its way from nothing to prepared; `before` comes back if it fails."""
+
+    claim: Reference
+    devices: list[HeldDevice]
+    before: Entry | None
+
+
+class Preparer:
+    """Does the work behind NodePrepareResources and NodeUnprepareResources."""
+
+    def __init__(
+        self,
+        api: client.Client,
+        adapter: adapters.Adapter,
+        book: ledger.Ledger,
+        folder: Folder,
+        *,
+        node_name: str,
+        hook_path: Callable[[], str],
+    ) -> None:
+        self._api = api
+        self._adapter = adapter
+        self._ledger = book
+        self._folder = folder
+        self._node_name = node_name
+        self._hook_path = hook_path
+
+    async def prepare(self, claims: Sequence[Reference]) -> dict[str, Outcome]:
+        """Prepare claims; the answer has an outcome for each UID. May be repeated.
+
+        Raises BusyError when other claims keep the node busy.
+        """
+        known = await self._ledger.glance()
+        needed = [claim for claim in claims if not _is_completed(known, claim)]
+        fetched = await self._fetch(needed)
+        if any(not isinstance(each, GpudeckError) for each in fetched.values()):
+            try:
+                await self._adapter.reach()
+            except UnavailableError as error:
+                fetched = {
+                    uid: each if isinstance(each, GpudeckError) else error
+                    for uid, each in fetched.items()
+                }
+        async with self._ledger.opened() as content:
+            return await self._prepare(content, claims, fetched)
+
+    async def unprepare(self, claims: Sequence[Reference]) -> dict[str, GpudeckError | None]:
+        """Give claims back; unknown ones succeed. Neither API server nor adapter is needed."""
+        known = await self._ledger.glance()
+        refused = await self._give_back(known, claims)
+        done = [claim.uid for claim in claims if claim.uid not in refused]
+        async with self._ledger.opened() as content:
+            # The spec goes first: an entry without one is made whole by a repeated Prepare.
+            await asyncio.to_thread(self._remove_specs, done)
+            forgotten = [uid for uid in done if content.forget(uid)]
+            if forgotten:
+                await self._ledger.save(content)
+        return {claim.uid: refused.get(claim.uid) for claim in claims}
+
+    async def _fetch(self, claims: Sequence[Reference]) -> dict[str, Outcome]:
+        """What each claim is allocated on this node, from the API server."""
+        found = await asyncio.gather(*(self._allocated(claim) for claim in claims))
+        return {claim.uid: each for claim, each in zip(claims, found, strict=True)}
+
+    async def _allocated(self, claim: Reference) -> Outcome:
+        try:
+            found = await self._api.get(
+                resources.RESOURCE_CLAIM,
+                claim.name,
+                resource.ResourceClaim,
+                namespace=claim.namespace,
+            )
+            return allocations.devices(found, claim, self._node_name)
+        except GpudeckError as error:
+            return error
+
+    async def _prepare(
+        self, content: Content, claims: Sequence[Reference], fetched: dict[str, Outcome]
+    ) -> dict[str, Outcome]:
+        outcomes: dict[str, Outcome] = {}
+        fresh: list[Fresh] = []
+        for claim in claims:
+            entry = content.claims.get(claim.uid)
+            try:
+                if entry is not None and entry.state is State.COMPLETED:
+                    outcomes[claim.uid] = await self._repeat(claim, entry)
+                else:
+                    fresh.append(await self._begin(content, claim, fetched.get(claim.uid)))
+            except GpudeckError as error:
+                outcomes[claim.uid] = error
+        if fresh:
+            outcomes |= await self._finish(content, fresh)
+        return outcomes
+
+    async def _repeat(self, claim: Reference, entry: Entry) -> list[HeldDevice]:
+        """Answer for a prepared claim, after making its CDI spec again if it was lost."""
+        content = (entry.spec or "").encode()
+        if await asyncio.to_thread(self._folder.read, claim.uid) != content:
+            log.warning("Making a lost CDI spec again", claim=claim, uid=claim.uid)
+            await asyncio.to_thread(self._folder.write, claim.uid, content)
+        return entry.devices
+
+    async def _begin(self, content: Content, claim: Reference, fetched: Outcome | None) -> Fresh:
+        """Check everything that may refuse a claim and enter it, in memory, as started."""
+        if fetched is None:
+            raise UnavailableError(
+                f"claim {claim} was unprepared at this moment", reason="ClaimChanged"
+            )
+        if isinstance(fetched, GpudeckError):
+            raise fetched
+        if content.is_partial:
+            await self._complete(content)
+        for device in fetched:
+            self._card(device)
+        await holders.check_free(self._api, content, claim, fetched)
+        before = content.claims.get(claim.uid)
+        content.claims[claim.uid] = Entry(
+            state=State.STARTED, namespace=claim.namespace, name=claim.name, devices=fetched
+        )
+        return Fresh(claim, fetched, before)
+
+    async def _complete(self, content: Content) -> None:
+        """Finish a rebuilt checkpoint with the claims that the API server knows."""
+        listed = await self._api.list(resources.RESOURCE_CLAIM, resource.ResourceClaim)
+        recovering.add_claims(content, listed.items, self._node_name)
+        content.is_partial = False
+
+    async def _finish(self, content: Content, fresh: Sequence[Fresh]) -> dict[str, Outcome]:
+        """Have the adapter prepare, write the specs, and only then complete the entries."""
+        await self._ledger.save(content, durable=False)
+        # An adapter that does not answer leaves the claims started: nobody knows what it did.
+        try:
+            answer = await self._adapter.prepare(self._request(fresh))
+        except UnavailableError as error:
+            return {each.claim.uid: error for each in fresh}
+        answers = {each.uid: each for each in answer.claims}
+        outcomes: dict[str, Outcome] = {}
+        for each in fresh:
+            try:
+                outcomes[each.claim.uid] = await self._settle(
+                    content, each, answers.get(each.claim.uid)
+                )
+            except GpudeckError as error:
+                outcomes[each.claim.uid] = error
+                content.forget(each.claim.uid)
+                if each.before is not None:
+                    content.claims[each.claim.uid] = each.before
+        await self._ledger.save(content)
+        return outcomes
+
+    async def _settle(
+        self, content: Content, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
+    ) -> list[HeldDevice]:
+        claim = fresh.claim
+        spec = edits.spec_of(claim, [device.name for device in fresh.devices], answer)
+        await asyncio.to_thread(self._folder.write, claim.uid, spec)
+        entry = content.claims[claim.uid]
+        entry.spec, entry.state = spec.decode(), State.COMPLETED
+        log.info(
+            "Prepared a claim",
+            claim=claim,
+            uid=claim.uid,
+            devices=",".join(device.name for device in fresh.devices),
+        )
+        return entry.devices
+
+    def _request(self, fresh: Iterable[Fresh]) -> adapter_pb2.PrepareRequest:
+        return adapter_pb2.PrepareRequest(
+            claims=[self._claim_request(each.claim, each.devices) for each in fresh],
+            hook_path=self._hook_path(),
+        )
+
+    def _claim_request(
+        self, claim: Reference, devices: Sequence[HeldDevice]
+    ) -> adapter_pb2.ClaimRequest:
+        cards = {device.name: edits.address_of(device.name) for device in devices}
+        return adapter_pb2.ClaimRequest(
+            claim=adapter_pb2.ClaimReference(
+                uid=claim.uid, namespace=claim.namespace, name=claim.name
+            ),
+            devices=[
+                adapter_pb2.DeviceRequest(name=name, pci_address=address)
+                for name, address in cards.items()
+            ],
+        )
+
+    def _card(self, device: HeldDevice) -> adapter_pb2.Card:
+        cards = self._adapter.cards
+        if cards is None:
+            raise UnavailableError(
+                "the adapter on this node has not reported its cards yet",
+                reason="AdapterUnavailable",
+            )
+        card = cards.get(device.name)
+        if card is None:
+            raise NotFoundError(
+                f"device {device.name}: no such card on node {self._node_name} now",
+                reason="CardNotFound",
+            )
+        return card
+
+    async def _give_back(
+        self, known: Content, claims: Sequence[Reference]
+    ) -> dict[str, GpudeckError]:
+        """Tell the adapter, if it is there; return the claims that it refuses to give back."""
+        entries = [
+            (claim, entry) for claim in claims if (entry := known.claims.get(claim.uid)) is not None
+        ]
+        if not entries or not self._adapter.is_connected:
+            return {}
+        request = adapter_pb2.UnprepareRequest(
+            claims=[self._claim_request(claim, entry.devices) for claim, entry in entries]
+        )
+        try:
+            answer = await self._adapter.unprepare(request)
+        except UnavailableError as error:
+            log.warning("Unpreparing without the adapter", error=error)
+            return {}
+        return {
+            each.uid: edits.refused(each.error) for each in answer.claims if each.HasField("error")
+        }
+
+    def _remove_specs(self, claim_uids: Iterable[str]) -> None:
+        for uid in claim_uids:
+            self._folder.remove(uid)
+
+
+def _is_completed(content: Content, claim: Reference) -> bool:
+    entry = content.claims.get(claim.uid)
+    return entry is not None and entry.state is State.COMPLETED

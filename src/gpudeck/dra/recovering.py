@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rebuild what a lost checkpoint knew, from CDI specs on disk and claims in the API.
+
+Pure. What is found this way holds its devices, so that no card is handed out twice,
+but counts as not prepared: the next Prepare does everything anew. Specs are taken at
+their word even if the API has no such claim, since a pod that was deleted by force may
+still run; the kubelet unprepares such a claim when its containers have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpudeck.api import labels, names, resource
+from gpudeck.cdi import rendering
+from gpudeck.dra.allocations import HeldDevice
+from gpudeck.dra.checkpoint import Content, Entry, State
+
+
+def from_specs(specs: Mapping[str, bytes]) -> dict[str, Entry]:
+    """Entries from CDI specs by claim UID; a spec that cannot be read gives none."""
+    found = {}
+    for uid, content in specs.items():
+        devices = rendering.parse(uid, content)
+        if devices is not None:
+            found[uid] = Entry(
+                state=State.RECOVERED,
+                devices=[HeldDevice(name=name) for name in devices],
+                spec=content.decode(errors="replace"),
+            )
+    return found
+
+
+def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node: str) -> None:
+    """Add the claims that are in use on this node, and the names that specs do not tell."""
+    for claim in claims:
+        devices = _devices(claim, node)
+        if not devices or not (claim.status and claim.status.reserved_for):
+            continue
+        meta = claim.metadata
+        entry = content.claims.setdefault(meta.uid or "", Entry(state=State.RECOVERED))
+        if entry.state is State.RECOVERED:
+            entry.namespace, entry.name = meta.namespace or "", meta.name
+            entry.devices = devices
+
+
+def _devices(claim: resource.ResourceClaim, node: str) -> list[HeldDevice]:
+    allocation = claim.status.allocation if claim.status else None
+    results = allocation.devices.results if allocation and allocation.devices else None
+    return [
+        HeldDevice(name=each.device, pool=each.pool, admin_access=each.admin_access or None)
+        for each in results or ()
+        if each.driver == labels.DRIVER and each.pool == names.pool_name(node)
+    ]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet's calls in its own messages; the work is done by `preparing` and `health`.
+
+Every claim of a request has an entry in the response, whatever happens: the kubelet
+(1.37) takes a missing one for a failure of the whole batch. An error reads
+`Reason: sentence`, since the kubelet shows it on the pod as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from gpudeck import logs
+from gpudeck.cdi import rendering
+from gpudeck.dra import health, metrics, preparing
+from gpudeck.dra.allocations import HeldDevice, Reference
+from gpudeck.errors import GpudeckError
+from gpudeck.kubelet import services
+from gpudeck.kubelet.wire import dra_pb2, health_pb2
+
+log = logs.get(__name__)
+
+
+class Server:
+    """Implements `kubelet.services.Plugin`."""
+
+    def __init__(self, preparer: preparing.Preparer, verdicts: health.Health) -> None:
+        self._preparer = preparer
+        self._verdicts = verdicts
+
+    async def prepare(
+        self, request: dra_pb2.NodePrepareResourcesRequest, context: services.Context
+    ) -> dra_pb2.NodePrepareResourcesResponse:
+        claims = _references(request.claims)
+        with metrics.timed("prepare"):
+            try:
+                outcomes = await self._preparer.prepare(claims)
+            except GpudeckError as error:
+                outcomes = {claim.uid: error for claim in claims}
+        response = dra_pb2.NodePrepareResourcesResponse()
+        for claim in claims:
+            outcome = outcomes[claim.uid]
+            if isinstance(outcome, GpudeckError):
+                response.claims[claim.uid].error = _told("prepare", claim, outcome)
+            else:
+                devices = [_device(claim.uid, each) for each in outcome]
+                response.claims[claim.uid].devices.extend(devices)
+        return response
+
+    async def unprepare(
+        self, request: dra_pb2.NodeUnprepareResourcesRequest, context: services.Context
+    ) -> dra_pb2.NodeUnprepareResourcesResponse:
+        claims = _references(request.claims)
+        with metrics.timed("unprepare"):
+            try:
+                refused = await self._preparer.unprepare(claims)
+            except GpudeckError as error:
+                refused = dict.fromkeys((claim.uid for claim in claims), error)
+        response = dra_pb2.NodeUnprepareResourcesResponse()
+        for claim in claims:
+            why = refused[claim.uid]
+            response.claims[claim.uid].error = _told("unprepare", claim, why) if why else ""
+        return response
+
+    def health(
+        self, request: health_pb2.NodeWatchResourcesRequest, context: services.Context
+    ) -> AsyncIterator[health_pb2.NodeWatchResourcesResponse]:
+        return self._verdicts.stream()
+
+
+def _references(claims: Sequence[dra_pb2.Claim]) -> list[Reference]:
+    return [Reference(each.uid, each.namespace, each.name) for each in claims]
+
+
+def _device(claim_uid: str, held: HeldDevice) -> dra_pb2.Device:
+    device = dra_pb2.Device(
+        request_names=held.requests,
+        pool_name=held.pool,
+        device_name=held.name,
+        cdi_device_ids=[rendering.device_id(claim_uid, held.name)],
+    )
+    if held.share_id is not None:
+        device.share_id = held.share_id
+    return device
+
+
+def _told(call: str, claim: Reference, error: GpudeckError) -> str:
+    metrics.claim_errors.labels(call, error.reason).inc()
+    log.warning("Refused a claim", call=call, claim=claim, uid=claim.uid, error=error)
+    return f"{error.reason}: {error}"
