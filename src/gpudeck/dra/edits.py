@@ -46,9 +46,8 @@ def spec_of(
     answered = answer.devices if answer is not None else ()
     prepared = {each.name: _edits(each.edits) for each in answered}
     # Runtimes refuse a whole spec for one device without edits.
-    missing = [
-        name for name in dict.fromkeys(devices) if prepared.get(name, _NO_EDITS) == _NO_EDITS
-    ]
+    wanted = dict.fromkeys(devices)
+    missing = [name for name in wanted if prepared.get(name, _NO_EDITS) == _NO_EDITS]
     if answer is None or missing:
         raise UnavailableError(
             f"claim {claim}: the adapter's answer lacks {', '.join(missing) or 'the claim'}",
