@@ -18,9 +18,7 @@ def test_the_layers_drawn_are_the_layers_enforced() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     block = re.search(r"```layers\n(.*?)```", text, re.DOTALL)
     assert block is not None
-    drawn = [
-        [word.strip() for word in line.split("|")] for line in block[1].strip().splitlines()
-    ]
+    drawn = [[word.strip() for word in line.split("|")] for line in block[1].strip().splitlines()]
     assert drawn == enforced
 
 
@@ -29,7 +27,5 @@ def test_every_package_stands_in_a_layer() -> None:
     block = re.search(r"```layers\n(.*?)```", text, re.DOTALL)
     assert block is not None
     drawn = set(re.findall(r"\w+", block[1]))
-    packages = {
-        path.parent.name for path in (ROOT / "src" / "gpudeck").glob("*/__init__.py")
-    }
+    packages = {path.parent.name for path in (ROOT / "src" / "gpudeck").glob("*/__init__.py")}
     assert packages - drawn == set()
