@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Helm makes of the chart: the golden files, and a sentence where values do not go together."""
+"""What Helm makes of the chart: golden files, and a sentence where values do not fit together."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_every_account_serves_one_workload() -> None:
 
 
 def test_names_that_programs_know_are_those_of_the_code() -> None:
-    for variant, each in OBJECTS:
+    for _, each in OBJECTS:
         if each["kind"] == "ConfigMap":
             assert each["metadata"]["name"] == labels.SUPPORTED_VENDORS
             document = yaml.safe_load(each["data"]["vendors.yaml"])
