@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves gpudeck.adapter.v1 on a unix socket.
+
+`Feed` holds the inventory of now; every stream follows it at its own pace and may skip
+inventories that were replaced meanwhile. Unary calls never wait for the maker's library:
+what they need was read before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc import aio
+
+from gpudeck import errors, logs
+from gpudeck.adapter import preparing, wire
+from gpudeck.adapter.v1 import adapter_pb2 as pb
+from gpudeck.adapter.v1 import adapter_pb2_grpc
+from gpudeck.vendors import contract, records
+
+log = logs.get(__name__)
+
+if TYPE_CHECKING:
+    Context = aio.ServicerContext[Any, Any]
+
+HEARTBEAT_SECONDS = 5
+_GRACE_SECONDS = 1.0
+
+
+class Feed:
+    """The inventory of now and its revision; readers wait for the next."""
+
+    def __init__(self) -> None:
+        self.inventory: records.Inventory | None = None
+        self.revision = 0
+        self._changed = asyncio.Event()
+
+    def publish(self, inventory: records.Inventory) -> None:
+        """Replace the inventory."""
+        self.inventory = inventory
+        self.revision += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+        log.info("Inventory changed", revision=self.revision, cards=len(inventory.cards))
+
+    async def after(self, revision: int) -> records.Inventory:
+        """Wait for an inventory newer than `revision`; 0 waits for the first."""
+        while self.inventory is None or self.revision <= revision:
+            await self._changed.wait()
+        return self.inventory
+
+
+class AdapterService(adapter_pb2_grpc.AdapterServicer):
+    """The four methods; what each promises is written in adapter.proto."""
+
+    def __init__(
+        self, vendor: contract.Vendor, feed: Feed, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+    ) -> None:
+        self._vendor = vendor
+        self._feed = feed
+        self._heartbeat_seconds = heartbeat_seconds
+
+    async def Identify(  # noqa: N802 - methods are named by the protocol.
+        self, request: pb.IdentifyRequest, context: Context
+    ) -> pb.IdentifyResponse:
+        return pb.IdentifyResponse(
+            vendor=self._vendor.name,
+            adapter_version=metadata.version("gpudeck"),
+            heartbeat_seconds=max(1, round(self._heartbeat_seconds)),
+        )
+
+    async def WatchCards(  # noqa: N802
+        self, request: pb.WatchCardsRequest, context: Context
+    ) -> AsyncIterator[pb.WatchCardsResponse]:
+        sent = 0
+        while True:
+            try:
+                async with asyncio.timeout(self._heartbeat_seconds):
+                    inventory = await self._feed.after(sent)
+            except TimeoutError:
+                yield wire.heartbeat(sent)
+                continue
+            sent = self._feed.revision
+            yield wire.snapshot(inventory, sent)
+
+    async def Prepare(  # noqa: N802
+        self, request: pb.PrepareRequest, context: Context
+    ) -> pb.PrepareResponse:
+        inventory = self._feed.inventory
+        if inventory is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "The cards have not been read yet.")
+        return await asyncio.to_thread(preparing.prepare, self._vendor, inventory, request)
+
+    async def Unprepare(  # noqa: N802
+        self, request: pb.UnprepareRequest, context: Context
+    ) -> pb.UnprepareResponse:
+        return preparing.unprepare(request)
+
+
+@contextlib.asynccontextmanager
+async def serving(service: AdapterService, socket: Path) -> AsyncIterator[None]:
+    """Serve on `socket` inside the block; the socket is the owner's alone (mode 0600).
+
+    Raises UnavailableError where the socket cannot be made.
+    """
+    server = aio.server(options=[("grpc.so_reuseport", 0)])
+    adapter_pb2_grpc.add_AdapterServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    with contextlib.suppress(FileNotFoundError):
+        socket.unlink()  # What a killed adapter left; nobody answers on it.
+    before = os.umask(0o177)
+    try:
+        bound = server.add_insecure_port(f"unix:{socket}")
+    except RuntimeError as error:
+        raise _no_socket(socket) from error
+    finally:
+        os.umask(before)
+    if not bound:
+        raise _no_socket(socket)
+    await server.start()
+    log.info("Serving", socket=socket)
+    try:
+        yield
+    finally:
+        await server.stop(_GRACE_SECONDS)
+
+
+def _no_socket(socket: Path) -> errors.UnavailableError:
+    return errors.UnavailableError(f"{socket}: cannot be served on", reason="SocketUnavailable")

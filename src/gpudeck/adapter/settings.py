@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of `gpudeck adapter <vendor>`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from gpudeck.settings import LogSettings, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class AdapterSettings(LogSettings):
+    """The adapter has no access to the API server, so none of its settings are here."""
+
+    vendor: str = setting("nvidia", "Maker whose cards are served: nvidia.")
+    socket: Path = setting(
+        Path("/run/gpudeck/adapter.sock"), "Unix socket to serve on; its folder must exist."
+    )
+    host_root: Path = setting(Path("/"), "The host's root as this process sees it.")
+    host_root_on_node: str = setting("/", "The host's root as the container runtime sees it.")
+    poll_seconds: float = setting(10.0, "Seconds between two readings of all cards.")
+    call_seconds: float = setting(
+        5.0, "Seconds after which a reading of a card counts as hung and its process is ended."
+    )

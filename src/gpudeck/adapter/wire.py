@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the values of `vendors.contract` to the messages of gpudeck.adapter.v1. Pure."""
+
+from __future__ import annotations
+
+from gpudeck import errors
+from gpudeck.adapter.v1 import adapter_pb2 as pb
+from gpudeck.vendors import contract, health, records
+
+_VERDICTS = {
+    health.Verdict.UNKNOWN: pb.VERDICT_UNKNOWN,
+    health.Verdict.HEALTHY: pb.VERDICT_HEALTHY,
+    health.Verdict.UNHEALTHY: pb.VERDICT_UNHEALTHY,
+}
+_MODES = {
+    contract.PartitioningMode.NOT_AVAILABLE: pb.PARTITIONING_MODE_NOT_AVAILABLE,
+    contract.PartitioningMode.DISABLED: pb.PARTITIONING_MODE_DISABLED,
+    contract.PartitioningMode.ENABLED: pb.PARTITIONING_MODE_ENABLED,
+}
+
+
+def snapshot(inventory: records.Inventory, revision: int) -> pb.WatchCardsResponse:
+    """The inventory as the stream sends it."""
+    return pb.WatchCardsResponse(
+        snapshot=pb.Snapshot(
+            revision=revision,
+            cards=[_card(card) for card in inventory.cards],
+            driver=_driver(inventory.driver),
+        )
+    )
+
+
+def heartbeat(revision: int) -> pb.WatchCardsResponse:
+    """The word that the snapshot `revision` still holds."""
+    return pb.WatchCardsResponse(heartbeat=pb.Heartbeat(revision=revision))
+
+
+def error(raised: errors.GpudeckError) -> pb.Error:
+    """Why a claim was refused."""
+    return pb.Error(
+        reason=raised.reason,
+        message=raised.message,
+        retryable=isinstance(raised, errors.RetryableError),
+    )
+
+
+def edits(given: contract.Edits) -> pb.ContainerEdits:
+    """What a container needs."""
+    return pb.ContainerEdits(
+        env=given.env,
+        device_nodes=[
+            pb.DeviceNode(
+                path=node.path,
+                host_path=node.host_path,
+                type=node.type,
+                major=node.major,
+                minor=node.minor,
+                permissions=node.permissions,
+            )
+            for node in given.device_nodes
+        ],
+        mounts=[
+            pb.Mount(
+                host_path=mount.host_path,
+                container_path=mount.container_path,
+                options=mount.options,
+            )
+            for mount in given.mounts
+        ],
+        hooks=[
+            pb.Hook(hook_name=hook.name, path=hook.path, args=hook.args, env=hook.env)
+            for hook in given.hooks
+        ],
+        additional_gids=given.additional_gids,
+    )
+
+
+def _card(card: records.CardState) -> pb.Card:
+    reading = card.reading or contract.CardReading(address=card.site.address, uuid="")
+    return pb.Card(
+        pci_address=card.site.address,
+        uuid=reading.uuid,
+        minor=reading.minor,
+        product_name=reading.product_name,
+        architecture=reading.architecture,
+        compute_api=reading.compute_api,
+        compute_capability=reading.compute_capability,
+        memory_bytes=reading.memory_bytes,
+        driver=_driver(card.driver),
+        api_driver_version=card.driver.api_version,
+        partition_support=_partition_support(reading),
+        partitioning=_partitioning(reading),
+        health=_health(card.health),
+        pcie_root=card.site.pcie_root or "",
+        numa_node=card.site.numa_node,
+    )
+
+
+def _driver(state: contract.DriverState) -> pb.DriverState:
+    return pb.DriverState(
+        ready=state.ready, reason=state.reason, message=state.message, version=state.version
+    )
+
+
+def _partition_support(reading: contract.CardReading) -> pb.PartitionSupport:
+    return pb.PartitionSupport(
+        supported=reading.total_slices > 0,
+        total_slices=reading.total_slices,
+        profiles=[
+            pb.PartitionProfile(
+                name=profile.name,
+                profile_id=profile.profile_id,
+                memory_mib=profile.memory_mib,
+                max_instances=profile.max_instances,
+                slices=profile.slices,
+                multiprocessors=profile.multiprocessors,
+            )
+            for profile in reading.profiles
+        ],
+    )
+
+
+def _partitioning(reading: contract.CardReading) -> pb.Partitioning:
+    return pb.Partitioning(
+        mode=_MODES[reading.mode],
+        partitions=[
+            pb.Partition(profile=each.profile, uuid=each.uuid, start=each.start, size=each.size)
+            for each in reading.partitions
+        ],
+    )
+
+
+def _health(given: health.Health) -> pb.Health:
+    return pb.Health(
+        verdict=_VERDICTS[given.verdict],
+        reason=given.reason,
+        message=given.message,
+        since_unix_seconds=given.since,
+        xid=given.xid,
+    )

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door to the makers' libraries: each maker is one folder behind one contract.
+
+    contract        what a maker implements: read it first
+    registry        names of makers → their implementation
+    zygote          the small process that all library processes are forked from
+    worker          what runs in a library process
+    calling         how the serving process calls into one, with a deadline each
+    supervisor      keeps library processes going and the inventory true
+    records, health what was read and raised about a card → one verdict
+    nvidia          NVML
+    simulated       cards described by a file, for tests
+
+A maker's library is never loaded into the process that serves: it may hang for ever
+or crash (NVIDIA/go-nvml issue 152), and only a process can be ended from outside.
+"""

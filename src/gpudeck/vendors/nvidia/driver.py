@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`contract.Vendor` for NVIDIA: cards on the PCI bus, and the edits that give a container one.
+
+The edits follow what NVIDIA's toolkit 1.20 writes for CDI in its mode "nvml": device
+nodes, the driver's files at the paths they have on the node, and hooks that make links
+and the loader's cache in the container. Without hooks each link is mounted as a file
+instead: libraries are then found where the container's loader looks in that folder.
+`NVIDIA_VISIBLE_DEVICES=void` keeps NVIDIA's legacy hook from adding every card.
+"""
+
+from __future__ import annotations
+
+import stat
+import threading
+from collections.abc import Sequence
+
+from gpudeck import errors, logs
+from gpudeck.host import pci
+from gpudeck.host import root as host
+from gpudeck.vendors import contract
+from gpudeck.vendors.nvidia import files
+
+log = logs.get(__name__)
+
+_VENDOR_ID = 0x10DE
+_CLASSES = (0x0300, 0x0302)  # What nvidia.ko binds (open kernel module 595); not NVSwitch, audio.
+_KERNEL_DRIVER = "nvidia"
+_NEEDED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+_OTHER_NODES = ("/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+_FILE_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+_SOCKET_OPTIONS = ("nosuid", "nodev", "noexec", "rbind", "rprivate")
+_HOOK_PROGRAM = "nvidia-cdi-hook"
+_LDCONFIG = ("/sbin/ldconfig.real", "/sbin/ldconfig")  # Ubuntu's second one is a script.
+
+
+class NvidiaVendor:
+    """The serving side."""
+
+    name = "nvidia"
+
+    def __init__(self, settings: contract.VendorSettings) -> None:
+        self._root = host.Root(settings.host_root, on_node=settings.host_root_on_node)
+        self._lock = threading.Lock()
+        self._files: tuple[object, files.DriverFiles] | None = None
+        self._failures: frozenset[pci.Failure] = frozenset()
+
+    def sites(self) -> Sequence[contract.Site]:
+        """`Vendor.sites`."""
+        scan = pci.scan(self._root, lambda class_code, vendor: vendor == _VENDOR_ID)
+        failures = frozenset(scan.failures)
+        for failure in failures - self._failures:
+            log.warning("Cannot read device", address=failure.address, why=failure.message)
+        self._failures = failures
+        return [
+            contract.Site(
+                address=device.address,
+                served=device.driver == _KERNEL_DRIVER,
+                driver=device.driver,
+                pcie_root=device.pcie_root,
+                numa_node=device.numa_node,
+            )
+            for device in scan.devices
+            if device.class_code >> 8 in _CLASSES and not device.is_virtual_function
+        ]
+
+    def inject(
+        self, cards: Sequence[contract.CardReading], *, driver_version: str, hook_path: str
+    ) -> contract.Injection:
+        """`Vendor.inject`."""
+        for card in cards:
+            if card.mode is contract.PartitioningMode.ENABLED:
+                raise errors.UnsupportedError(
+                    f"{card.address}: MIG is enabled, the card cannot be used whole; "
+                    "disable MIG or ask for a partition.",
+                    reason="CardPartitioned",
+                )
+        found = self._driver_files(driver_version)
+        return contract.Injection(
+            shared=self._shared(found, hook_path),
+            cards=tuple(self._card(card, hook_path) for card in cards),
+        )
+
+    def _driver_files(self, version: str) -> files.DriverFiles:
+        key = (version, files.stamp(self._root))
+        with self._lock:
+            if self._files is None or self._files[0] != key:
+                self._files = (key, files.find(self._root, version))
+            return self._files[1]
+
+    def _shared(self, found: files.DriverFiles, hook_path: str) -> contract.Edits:
+        nodes = [self._node(path) for path in _NEEDED_NODES]
+        nodes += [self._node(path) for path in _OTHER_NODES if self._root.device_number(path)]
+        paths = (*found.libraries, *found.programs, *found.others)
+        mounts = [self._mount(path, path, _FILE_OPTIONS) for path in paths]
+        mounts += [self._mount(path, path, _SOCKET_OPTIONS) for path in found.sockets]
+        hooks = []
+        if hook_path:
+            hooks = [*_links_hook(hook_path, found.links), self._cache_hook(hook_path, found)]
+        else:
+            mounts += [self._mount(link, link, _FILE_OPTIONS) for link, _ in found.links]
+        return contract.Edits(
+            env=("NVIDIA_VISIBLE_DEVICES=void",),
+            device_nodes=tuple(nodes),
+            mounts=tuple(sorted(mounts, key=lambda mount: mount.container_path)),
+            hooks=tuple(hooks),
+        )
+
+    def _card(self, card: contract.CardReading, hook_path: str) -> contract.Edits:
+        if card.minor is None:
+            raise errors.UnavailableError(
+                f"{card.address}: the driver does not tell the number of its device node.",
+                reason="DeviceNodeMissing",
+            )
+        nodes = [f"/dev/nvidia{card.minor}"]
+        links = []
+        for kind in ("card", "render"):
+            by_path = f"/dev/dri/by-path/pci-{card.address}-{kind}"
+            target = self._root.link(by_path)
+            node = self._root.resolve(by_path)
+            if target is not None and self._root.device_number(node):
+                nodes.append(node)
+                links.append((by_path, target))
+        return contract.Edits(
+            device_nodes=tuple(self._node(path) for path in nodes),
+            hooks=tuple(_links_hook(hook_path, links) if hook_path else ()),
+            additional_gids=self._groups(nodes),
+        )
+
+    def _node(self, path: str) -> contract.DeviceNode:
+        number = self._root.device_number(path)
+        if number is None:
+            raise errors.UnavailableError(
+                f"{path} is not a device node on the node; is the driver's module loaded?",
+                reason="DeviceNodeMissing",
+            )
+        return contract.DeviceNode(
+            path=path,
+            host_path=self._root.on_node(self._root.resolve(path)),
+            major=number[0],
+            minor=number[1],
+        )
+
+    def _mount(self, host_path: str, path: str, options: tuple[str, ...]) -> contract.Mount:
+        source = self._root.on_node(self._root.resolve(host_path))
+        return contract.Mount(host_path=source, container_path=path, options=options)
+
+    def _cache_hook(self, hook_path: str, found: files.DriverFiles) -> contract.Hook:
+        args = [_HOOK_PROGRAM, "update-ldcache"]
+        for path in _LDCONFIG:
+            if self._root.exists(path):
+                args += ["--ldconfig-path", self._root.on_node(self._root.resolve(path))]
+                break
+        folders = sorted({path.rpartition("/")[0] for path in found.libraries})
+        for folder in folders:
+            args += ["--folder", folder]
+        return _hook(hook_path, args)
+
+    def _groups(self, nodes: Sequence[str]) -> tuple[int, ...]:
+        """Groups of nodes that not everybody may use, so that a user of the image may."""
+        groups = set()
+        for path in nodes:
+            found = self._root.real(path).stat()
+            world = stat.S_IROTH | stat.S_IWOTH
+            if found.st_mode & world != world and found.st_gid != 0:
+                groups.add(found.st_gid)
+        return tuple(sorted(groups))
+
+
+def _links_hook(hook_path: str, links: Sequence[tuple[str, str]]) -> list[contract.Hook]:
+    if not links:
+        return []
+    args = [_HOOK_PROGRAM, "create-symlinks"]
+    for path, target in links:
+        args += ["--link", f"{target}::{path}"]
+    return [_hook(hook_path, args)]
+
+
+def _hook(hook_path: str, args: Sequence[str]) -> contract.Hook:
+    return contract.Hook(name="createContainer", path=hook_path, args=tuple(args))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract over the file of simulated cards; see the package."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpudeck import errors
+from gpudeck.vendors import contract
+from gpudeck.vendors.simulated import machine
+
+_LOOK_SECONDS = 0.01
+_MAJOR = 195
+
+
+class SimulatedVendor:
+    """The serving side."""
+
+    name = "simulated"
+
+    def __init__(self, settings: contract.VendorSettings) -> None:
+        self._bench = machine.Bench(Path(settings.host_root))
+
+    def sites(self) -> Sequence[contract.Site]:
+        """`Vendor.sites`."""
+        return sorted(
+            (card.site for card in self._bench.read().cards), key=lambda site: site.address
+        )
+
+    def inject(
+        self, cards: Sequence[contract.CardReading], *, driver_version: str, hook_path: str
+    ) -> contract.Injection:
+        """`Vendor.inject`."""
+        for card in cards:
+            if card.mode is contract.PartitioningMode.ENABLED:
+                text = f"{card.address} is partitioned and cannot be used whole."
+                raise errors.UnsupportedError(text, reason="CardPartitioned")
+        hooks: tuple[contract.Hook, ...] = ()
+        if hook_path:
+            hooks = (contract.Hook(name="createContainer", path=hook_path, args=("hook",)),)
+        return contract.Injection(
+            shared=contract.Edits(env=(f"SIMULATED_DRIVER={driver_version}",), hooks=hooks),
+            cards=tuple(_edits(card) for card in cards),
+        )
+
+
+class SimulatedLibrary:
+    """The library side."""
+
+    def __init__(self, settings: contract.VendorSettings, progress: contract.Progress) -> None:
+        self._bench = machine.Bench(Path(settings.host_root))
+        self._progress = progress
+        self._heard = 0
+        self._read: frozenset[str] = frozenset()
+
+    def open(self) -> contract.DriverState:
+        """`Library.open`."""
+        self._progress("simulatedOpen")
+        host = self._bench.read()
+        if host.opening_crashes:
+            os._exit(1)
+        while host.opening_hangs:
+            time.sleep(_LOOK_SECONDS)
+            host = self._bench.read()
+        self._heard = len(host.events)
+        return host.driver
+
+    def read(self, address: str) -> contract.CardReading:
+        """`Library.read`."""
+        self._progress("simulatedRead")
+        while (card := self._card(address)).hangs:
+            time.sleep(_LOOK_SECONDS)
+        if card.crashes:
+            os._exit(1)
+        if card.error is not None:
+            raise errors.UnavailableError(card.error.message, reason=card.error.reason)
+        self._read |= {address}
+        return card.reading
+
+    def wait(self, seconds: float) -> Sequence[contract.CardEvent]:
+        """`Library.wait`."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            events = self._bench.read().events[self._heard :]
+            self._heard += len(events)
+            known = tuple(each.event for each in events if each.event.address in self._read)
+            if known:
+                return known
+            time.sleep(_LOOK_SECONDS)
+        return ()
+
+    def close(self) -> None:
+        """`Library.close`."""
+
+    def _card(self, address: str) -> machine.Card:
+        for card in self._bench.read().cards:
+            if card.site.address == address:
+                return card
+        raise errors.NotFoundError(f"{address} is not in the driver.", reason="CardNotInDriver")
+
+
+def _edits(card: contract.CardReading) -> contract.Edits:
+    node = f"/dev/simulated{card.minor}"
+    return contract.Edits(
+        device_nodes=(
+            contract.DeviceNode(path=node, host_path=node, major=_MAJOR, minor=card.minor or 0),
+        )
+    )

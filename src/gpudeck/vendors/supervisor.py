@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps a library process going, reads every card, and publishes the inventory when it changes.
+
+One task, `run`, makes passes: each poll period, and at once after an event or the end
+of the process. A card whose reading passes its deadline is put aside: its process is
+killed, another goes on with the rest, and the card is tried again from time to time
+in a process of its own (`probing`). A process that even SIGKILL does not end is left
+behind and said so; its card is not tried again before it has gone, so at most one is
+left behind a card. Nothing here knows what a verdict depends on: that is `health`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+
+from gpudeck import errors, logs
+from gpudeck.vendors import calling, contract, health, probing, records, zygote
+
+log = logs.get(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Seconds. `open` and `read` are deadlines of one call."""
+
+    poll: float = 10.0
+    shortest_pause: float = 1.0
+    """Between two passes, however many events come."""
+    open: float = 30.0
+    read: float = 5.0
+    first_inventory: float = 8.0
+    """At this age an inventory is published even if some cards have not answered."""
+    events_silent: float = 30.0
+    """Silence of the thread that waits for events after which the process is replaced."""
+    longest_backoff: float = 30.0
+
+
+_CRASHES_BEFORE_ASIDE = 3
+
+Publish = Callable[[records.Inventory], None]
+
+
+class Supervisor:
+    """The one holder of a node's library processes; `publish` gets each new inventory."""
+
+    def __init__(
+        self,
+        vendor: contract.Vendor,
+        forks: zygote.Zygote,
+        publish: Publish,
+        *,
+        timing: Timing | None = None,
+        probe_timing: probing.Timing | None = None,
+    ) -> None:
+        self._vendor = vendor
+        self._forks = forks
+        self._publish_to = publish
+        self._timing = timing or Timing()
+        self._probing = probing.Probing(forks, probe_timing or probing.Timing())
+        self._records: dict[str, records.Record] = {}
+        self._driver = records.NOT_OPENED
+        self._published: records.Inventory | None = None
+        self._process: calling.LibraryProcess | None = None
+        self._wake = asyncio.Event()
+        self._crashes = 0
+        self._not_before = 0.0
+
+    async def run(self) -> None:
+        """Make passes until cancelled; then end the library process and the probes."""
+        loop = asyncio.get_running_loop()
+        early = loop.call_later(self._timing.first_inventory, self._publish)
+        try:
+            while True:
+                self._wake.clear()
+                await self._pass()
+                early.cancel()
+                self._publish()
+                await asyncio.sleep(min(self._timing.shortest_pause, self._timing.poll))
+                await self._rest()
+        finally:
+            early.cancel()
+            await self._probing.close()
+            if self._process is not None:
+                await self._process.close()
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(self._timing.poll):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _pass(self) -> None:
+        self._look_at_bus(await asyncio.to_thread(self._vendor.sites))
+        if not await self._ready():
+            self._note_silence()
+            return
+        for address in [each for each, record in self._records.items() if record.site.served]:
+            if address in self._probing.aside:
+                continue
+            if not await self._ready():
+                break
+            await self._read(address)
+        else:
+            self._crashes = 0
+        for address in self._probing.step():
+            log.info("Card answers again", card=address)
+            self._wake.set()
+        self._note_silence()
+
+    def _look_at_bus(self, sites: Sequence[contract.Site]) -> None:
+        now = _now()
+        known = self._records
+        self._records = {
+            site.address: known[site.address].at(site)
+            if site.address in known
+            else records.Record(site=site, memory=health.start(now))
+            for site in sites
+        }
+        for address in known.keys() - self._records.keys():
+            log.info("Card left the bus", card=address)
+            self._probing.forget(address)
+
+    async def _ready(self) -> bool:
+        """Have an open library process, or say in the driver's state why there is none."""
+        process = self._process
+        if process is not None and not process.ended:
+            if asyncio.get_running_loop().time() - process.heard_at < self._timing.events_silent:
+                return True
+            log.warning("Wait for events has hung, replacing the process", pid=process.pid)
+            self._probing.leave(process, address=None)
+            self._process = None
+        elif process is not None:
+            self._process = None
+            self._crashed(process)
+        if self._probing.blocked or asyncio.get_running_loop().time() < self._not_before:
+            return False
+        return await self._open()
+
+    async def _open(self) -> bool:
+        process = calling.LibraryProcess(
+            await self._forks.spawn(), self._take_events, self._wake.set
+        )
+        try:
+            state = await process.open(deadline_seconds=self._timing.open)
+        except calling.EndedError as error:
+            self._crashed(process)
+            if self._crashes >= _CRASHES_BEFORE_ASIDE:
+                self._lose_driver(records.driver_crashed(error))
+            return False
+        except errors.GpudeckError as error:
+            state = contract.DriverState(ready=False, reason=error.reason, message=error.message)
+            if isinstance(error, calling.HungError):
+                state = records.driver_hung(error)
+        if not state.ready:
+            self._probing.leave(process, address=None)
+            self._lose_driver(state)
+            return False
+        if self._driver != state:
+            log.info("Driver is ready", version=state.version, api=state.api_version)
+        self._driver = state
+        self._process = process
+        return True
+
+    async def _read(self, address: str) -> None:
+        process, record = self._process, self._records[address]
+        if process is None:
+            return
+        try:
+            reading = await process.read(address, deadline_seconds=self._timing.read)
+        except calling.HungError as error:
+            self._process = None
+            self._probing.leave(process, address=address)
+            self._put_aside(record, records.hung(address, error))
+        except calling.EndedError as error:
+            self._process = None
+            self._crashed(process)
+            if record.crashes + 1 >= _CRASHES_BEFORE_ASIDE:
+                self._put_aside(record, records.crashed(address, error))
+            else:
+                self._records[address] = record.replace(crashes=record.crashes + 1)
+        except errors.GpudeckError as error:
+            fault = contract.Fault(reason=error.reason, message=error.message)
+            self._records[address] = record.failed(fault, _now())
+        else:
+            self._records[address] = self._records[address].read(reading, _now())
+
+    def _put_aside(self, record: records.Record, fault: contract.Fault) -> None:
+        address = record.site.address
+        log.warning("Putting card aside", card=address, reason=fault.reason, why=fault.message)
+        self._records[address] = record.replace(crashes=0).failed(fault, _now())
+        self._probing.put_aside(address)
+
+    def _crashed(self, process: calling.LibraryProcess) -> None:
+        self._crashes += 1
+        wait = min(0.25 * 2**self._crashes, self._timing.longest_backoff)
+        # The first time no wait is needed: one crash in a long life is not a loop.
+        self._not_before = asyncio.get_running_loop().time() + (wait if self._crashes > 1 else 0.0)
+        log.warning("Library process ended", pid=process.pid, entered=process.entered)
+        asyncio.get_running_loop().call_later(wait, self._wake.set)
+
+    def _lose_driver(self, state: contract.DriverState) -> None:
+        if self._driver != state:
+            log.warning("Driver is not ready", reason=state.reason, why=state.message)
+        self._driver = state
+        now = _now()
+        self._records = {
+            address: record.without_driver(state, now) for address, record in self._records.items()
+        }
+
+    def _note_silence(self) -> None:
+        now = _now()
+        for address, record in self._records.items():
+            self._records[address] = record.silent(now)
+
+    def _take_events(self, events: tuple[contract.CardEvent, ...]) -> None:
+        now = _now()
+        for event in events:
+            log.info("Driver raised an event", card=event.address, xid=event.xid)
+            for address in [event.address] if event.address else list(self._records):
+                if address in self._records:
+                    self._records[address] = self._records[address].raised(event, now)
+        if self._published is not None:  # Else the first pass is still to finish.
+            self._publish()
+        self._wake.set()
+
+    def _publish(self) -> None:
+        inventory = records.inventory(self._records.values(), self._driver)
+        if inventory != self._published:
+            self._published = inventory
+            self._publish_to(inventory)
+
+
+def _now() -> health.Moment:
+    return health.Moment(steady=time.monotonic(), unix=int(time.time()))

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs in a library process: calls come in by a socket, one at a time, answers go back.
+
+The messages are msgpack on a SEQPACKET socket, so each arrives whole. A second thread
+waits for the library's events and sends them as they come, and an empty message
+every few seconds, by which the other side sees that the wait itself has not hung. The
+name of the library function being entered stands in a piece of shared memory; it can
+be read there when this process no longer answers. Ends when the socket does.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+import msgspec
+
+from gpudeck import errors
+from gpudeck.vendors import contract
+
+PROGRESS_BYTES = 128
+MESSAGE_BYTES = 1 << 17
+"""The longest message; below the kernel's default limit for a socket buffer (208 KiB)."""
+WAIT_SECONDS = 5.0
+"""How long one wait for events lasts."""
+
+Work = Callable[[], None]
+
+
+class Call(contract.Value, frozen=True):
+    """`method` is open or read; `argument` the card's address."""
+
+    id: int
+    method: str
+    argument: str = ""
+
+
+class Failure(contract.Value, frozen=True):
+    """An error of the call; `kind` is the class in `gpudeck.errors`."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+class Reply(contract.Value, frozen=True):
+    """The answer to call `id`, or events (id 0)."""
+
+    id: int = 0
+    state: contract.DriverState | None = None
+    reading: contract.CardReading | None = None
+    failure: Failure | None = None
+    events: tuple[contract.CardEvent, ...] = ()
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Call).decode
+
+
+def run(connection: socket.socket, library: contract.Library) -> None:
+    """Serve calls until the other side closes the connection."""
+    sending = threading.Lock()
+
+    def send(reply: Reply) -> None:
+        with sending:
+            connection.send(_encode(reply))
+
+    while message := connection.recv(MESSAGE_BYTES):
+        call = _decode(message)
+        reply = _answer(library, call)
+        send(reply)
+        if reply.state is not None and reply.state.ready:
+            threading.Thread(target=_watch, args=(library, send), daemon=True).start()
+    library.close()
+
+
+def _answer(library: contract.Library, call: Call) -> Reply:
+    try:
+        if call.method == "open":
+            return Reply(id=call.id, state=library.open())
+        return Reply(id=call.id, reading=library.read(call.argument))
+    except errors.GpudeckError as error:
+        kind = next(
+            each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__
+        )
+        failure = Failure(kind=kind, reason=error.reason, message=error.message)
+        return Reply(id=call.id, failure=failure)
+
+
+def _watch(library: contract.Library, send: Callable[[Reply], None]) -> None:
+    try:
+        while True:
+            send(Reply(events=tuple(library.wait(WAIT_SECONDS))))
+    except (BrokenPipeError, ConnectionResetError):
+        return  # The other side has gone; the first thread ends the process.
+    except BaseException:  # noqa: BLE001 - without a reader of errors, the end is the report.
+        # Without this thread the process would look well and tell no event: end it loudly.
+        report_and_exit(70)
+
+
+def open_progress(descriptor: int) -> contract.Progress:
+    """Return the function that notes what the library is about to enter."""
+    memory = mmap.mmap(descriptor, PROGRESS_BYTES)
+    os.close(descriptor)
+
+    def note(name: str) -> None:
+        text = name.encode()[: PROGRESS_BYTES - 1]
+        memory[: len(text) + 1] = text + b"\0"
+
+    return note
+
+
+def read_progress(memory: mmap.mmap) -> str:
+    """Return what was noted last."""
+    return memory[:].split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def report_and_exit(code: int) -> None:
+    """End this process at once, with the traceback of the error being handled on stderr."""
+    if sys.exc_info()[0] is not None:
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(code)
