@@ -9,6 +9,7 @@ through kubectl and Helm, as people do it. Blocking; called by `cluster` only.
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import ssl
@@ -55,6 +56,11 @@ class ApiClient:
         """Server-side apply `body`, with the lab as its field manager."""
         query = "?fieldManager=gpudeck-lab&force=true"
         return self.request("PATCH", path + query, body, content_type="application/apply-patch+yaml")
+
+    def delete(self, path: str) -> None:
+        """Delete the object at a path; fine when it is gone."""
+        with contextlib.suppress(errors.NotFoundError):
+            self.request("DELETE", path)
 
     def ready(self) -> bool:
         """Whether the API server says that it can serve."""

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making a lab and changing it: nodes boot, daemons start, the API server answers.
+"""Making a lab: nodes boot, daemons start, the API server answers.
 
-`up` converges: a running lab gets back what died of it, a half-made one is cleared first.
 The order is chosen for two cores: everything that only waits (etcd, API server) starts
-first, the nodes boot meanwhile. What each daemon is called with stands in `controlplane`
-and `node`; this module only acts.
+first, the nodes boot and read their images meanwhile. What each daemon is called with
+stands in `controlplane` and `node`; this module only acts.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import sys
 import threading
 import time
 import uuid
@@ -18,20 +18,23 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import gpudeck
 from gpudeck import errors
 from gpudeck.lab import (
     apiclient,
     cgroups,
     controlplane,
+    hardware,
     network,
     node,
     processes,
     rootfs,
-    teardown,
 )
 from gpudeck.lab.progress import Progress
-from gpudeck.lab.state import CONTROL_PLANE, Folder, Lab, Node, Process
+from gpudeck.lab.state import CONTROL_PLANE, Folder, Lab, Node
+from gpudeck.lab.supplies import Supplies
 
+STEPS = 5
 READY_SECONDS = 90.0
 _POLL_SECONDS = 0.1
 
@@ -47,7 +50,7 @@ class Cluster:
 
     @property
     def plan(self) -> network.Plan:
-        """The lab's addresses; the subnet is chosen when the first node boots."""
+        """The lab's addresses; the subnet is chosen when the control plane's node boots."""
         assert self.lab.subnet is not None
         return network.Plan(self.lab.subnet)
 
@@ -61,13 +64,13 @@ class Cluster:
         with self._saving:
             self.folder.save(self.lab)
 
-    # -- the whole ---------------------------------------------------------------------
+    # -- the whole lab
 
-    def create(self, images: Sequence[Path]) -> None:
+    def create(self, supplies: Supplies) -> None:
         """Make the lab of this record from nothing, up to every node Ready."""
         nodes = list(self.lab.nodes.values())
         first, workers = nodes[0], nodes[1:]
-        with self.progress.step("Booting the control plane's node"):
+        with self.progress.step("Control plane's node"):
             controlplane.authorities(self.folder.pki)
             self.boot(first)
             self._connect(first)
@@ -77,39 +80,31 @@ class Cluster:
             target = self.folder.root(first.name) / "etc/kubernetes"
             controlplane.credentials(self.folder.pki, target, self.plan)
             self.start(first, controlplane.DAEMONS[:2])
-        with self.progress.step(f"Booting {len(workers)} nodes"):
-            self._each(workers, self.boot)
-            self._each(workers, self._join)
-            self._route()
-            self._each(nodes, self._prepare)
-        with self.progress.step("Waiting for the API server"):
-            self._await("the API server", self.api.ready, daemon=(first, "kube-apiserver"))
-            self._grant()
-        with self.progress.step(f"Waiting for {len(nodes)} nodes to be Ready"):
-            self.start(first, controlplane.DAEMONS[2:])
-            self._each(nodes, self._serve)
-            self._each(nodes, self.await_ready)
-        with self.progress.step("Importing images"):
-            self._each(nodes, lambda each: self.import_images(each, images))
+        with self.progress.step(f"{len(workers)} nodes and their cards"):
+            each_of(workers, self.boot)
+            each_of(workers, self.join)
+            self.route()
+            self.serve_images(supplies.images.layout)
+            each_of(nodes, self.prepare)
+        with ThreadPoolExecutor(max_workers=1) as importing:
+            imported = importing.submit(self.import_everywhere, supplies.images.archive)
+            with self.progress.step("API server"):
+                self._await("the API server", self.api.ready, daemon=(first, "kube-apiserver"))
+                self._grant()
+            with self.progress.step(f"{len(nodes)} nodes Ready"):
+                self.start(first, controlplane.DAEMONS[2:])
+                each_of(nodes, self.serve)
+                each_of(nodes, self.await_ready)
+                self._await_accounts(first)
+            with self.progress.step("Images on every node"):
+                imported.result()
         self.lab.phase = "up"
         self.save()
 
-    def repair(self) -> list[str]:
-        """Start again what died of a running lab; return `daemon:node` of each."""
-        revived = []
-        for each in self.lab.nodes.values():
-            wanted = node.DAEMONS
-            if each.name == CONTROL_PLANE:
-                wanted = (*controlplane.DAEMONS, *wanted)
-            dead = [name for name in wanted if not processes.alive(each.daemons.get(name))]
-            self.start(each, dead)
-            revived += [f"{name}:{each.name}" for name in dead]
-        return revived
-
-    # -- one node ----------------------------------------------------------------------
+    # -- one node
 
     def boot(self, each: Node) -> None:
-        """Give a node its namespaces: it is switched on, with nothing running."""
+        """Give a node its namespaces and its cards: it is switched on, with nothing running."""
         root = self.folder.root(each.name)
         each.boot_id = str(uuid.uuid4())
         machine_id = uuid.uuid5(uuid.NAMESPACE_URL, str(root)).hex
@@ -117,22 +112,40 @@ class Cluster:
         system = rootfs.lay(root, each.name, machine_id, programs=programs)
         home = self.folder.node(each.name)
         (home / "boot_id").write_text(f"{each.boot_id}\n")
-        (home / "simulation").mkdir(exist_ok=True)
+        self.folder.simulation(each.name).mkdir(exist_ok=True)
         sources = rootfs.Sources(
             system=system,
             programs=programs,
             boot_id=home / "boot_id",
-            simulation=home / "simulation",
+            simulation=self.folder.simulation(each.name),
         )
         script = home / "boot.sh"
         script.write_text(rootfs.script(root, each.name, sources))
         self.save()
         each.init = processes.boot(
-            script,
-            cgroup=f"{self._cgroup(each)}/init",
-            log=self.folder.log(each.name, "boot"),
+            script, cgroup=f"{self._cgroup(each)}/init", log=self.folder.log(each.name, "boot")
         )
         self.save()
+        if each.machine is not None:
+            hardware.install(
+                self.folder, each, Path(self.lab.artifacts), host_root=self.lab.host_root
+            )
+
+    def prepare(self, each: Node) -> None:
+        """Write a node's configuration and start its container runtime."""
+        assert each.init is not None
+        root = self.folder.root(each.name)
+        cgroup = f"{self._cgroup(each)}/pods"
+        cgroups.create(cgroup)
+        node.configure(root, each, self.plan, pki_folder=self.folder.pki, cgroup=cgroup)
+        spec = json.loads(processes.inside(each.init, ["ctr", "oci", "spec"]))
+        target = root / node.BASE_SPEC[1:]
+        target.write_text(json.dumps(node.base_runtime_spec(spec), indent=1))
+        self.start(each, ["containerd"])
+
+    def serve(self, each: Node) -> None:
+        """Start what makes a node part of the cluster."""
+        self.start(each, ["kubelet", "kube-proxy"])
 
     def start(self, each: Node, names: Iterable[str]) -> None:
         """Start daemons of a node by name."""
@@ -153,13 +166,17 @@ class Cluster:
         processes.stop(each.daemons.pop(name, None))
         self.save()
 
-    def await_ready(self, each: Node) -> None:
-        """Wait until the node is Ready by a heartbeat of its present kubelet."""
+    def await_ready(self, each: Node, *, since: datetime.datetime | None = None) -> None:
+        """Wait until a node is Ready, by the kubelet of its present boot, heard of after `since`."""
         api = self.api
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{each.name}"
 
         def check() -> bool:
             try:
-                return node.is_ready(api.get(f"/api/v1/nodes/{each.name}"))
+                body = api.get(f"/api/v1/nodes/{each.name}")
+                if not node.is_ready(body, each.boot_id):
+                    return False
+                return since is None or node.renewed(api.get(lease), since)
             except (errors.NotFoundError, errors.UnavailableError):
                 return False
 
@@ -167,25 +184,55 @@ class Cluster:
         if patch := node.labels_patch(each):
             api.patch(f"/api/v1/nodes/{each.name}", patch)
 
-    def import_images(self, each: Node, archives: Sequence[Path]) -> None:
-        """Load OCI archives into a node's containerd, once each."""
+    # -- images
+
+    def serve_images(self, layout: Path) -> None:
+        """Point the registry at an image layout; start it unless it runs."""
+        link = self.folder.path / "images"
+        fresh = self.folder.path / ".images"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(layout)
+        fresh.replace(link)
+        if processes.alive(self.lab.registry):
+            return
+        first = self.lab.nodes[CONTROL_PLANE]
+        assert first.init is not None
+        command = [sys.executable, "-m", "gpudeck.lab.registry", "--layout", str(link)]
+        self.lab.registry = processes.start(
+            first.init,
+            [*command, "--address", self.plan.control_plane, "--port", str(network.REGISTRY_PORT)],
+            cgroup=f"{self._cgroup(first)}/registry",
+            log=self.folder.log(first.name, "registry"),
+            env=processes.environment({"PYTHONPATH": str(Path(gpudeck.__file__).parents[1])}),
+            namespaces=("--net", "--pid"),
+        )
+        self.save()
+
+    def import_everywhere(self, archive: Path) -> None:
+        """Load an OCI archive into every node."""
+        each_of(list(self.lab.nodes.values()), lambda each: self.import_images(each, archive))
+
+    def import_images(self, each: Node, archive: Path) -> None:
+        """Load an OCI archive into a node's containerd, once."""
         assert each.init is not None
-        for archive in archives:
-            key = f"{archive.name}:{archive.stat().st_size}:{archive.stat().st_mtime_ns}"
-            if key in each.images:
-                continue
-            command = ["ctr", "--address", node.RUNTIME, "--namespace", "k8s.io"]
-            with archive.open("rb") as content:
-                processes.feed(
-                    [*processes.enter(each.init), *command, "images", "import", "-"], content
-                )
-            each.images.append(key)
-            self.save()
+        key = str(archive)
+        if key in each.images:
+            return
+        self._await_runtime(each)
+        command = ["ctr", "--address", node.RUNTIME, "--namespace", "k8s.io", "images", "import"]
+        with archive.open("rb") as content:
+            processes.feed([*processes.enter(each.init), *command, "-"], content)
+        each.images.append(key)
+        self.save()
 
-    # -- parts -------------------------------------------------------------------------
+    # -- network
 
-    def _cgroup(self, each: Node) -> str:
-        return f"{self.folder.cgroup}/{each.name}"
+    def route(self) -> None:
+        """Tell every node the way to the others' pods."""
+        nodes = list(self.lab.nodes.values())
+        for each in [each for each in nodes if processes.alive(each.init)]:
+            if commands := network.peer_commands(self.plan, each, nodes):
+                network.batch(commands, inside=each.init)
 
     def _connect(self, first: Node) -> None:
         """Choose the lab's subnet by making the machine's interface, then the bridge."""
@@ -194,74 +241,65 @@ class Cluster:
             self.lab.subnet = subnet
             self.save()
             if network.connect(self.plan, self.folder.digest, first.init):
-                bridge = [
-                    *network.bridge_commands(self.plan),
-                    f"link set machine master {network.BRIDGE}",
-                    "link set machine up",
-                ]
-                network.batch(bridge, inside=first.init)
+                network.batch(network.bridge_commands(self.plan), inside=first.init)
                 return
         raise errors.BusyError(
             "every network 10.89.0.0/24 to 10.89.255.0/24 is in use on this machine",
             reason="NoSubnet",
         )
 
-    def _join(self, each: Node) -> None:
+    def reconnect(self) -> None:
+        """Build the network again around a control plane's node that has just booted."""
+        first = self.lab.nodes[CONTROL_PLANE]
+        assert first.init is not None
+        network.disconnect(self.lab.subnet, self.folder.digest)
+        if not network.connect(self.plan, self.folder.digest, first.init):
+            raise errors.BusyError(
+                f"interface {self.plan.host_link} belongs to another lab; make this one anew",
+                reason="SubnetTaken",
+            )
+        network.batch(network.bridge_commands(self.plan), inside=first.init)
+        for each in self.lab.workers():
+            if each.init is not None and processes.alive(each.init):
+                network.unplug(each.init)
+                self.join(each)
+        self.lab.registry = None
+        self.serve_images((self.folder.path / "images").resolve())
+
+    def join(self, each: Node) -> None:
+        """Plug a node into the lab's bridge."""
         first = self.lab.nodes[CONTROL_PLANE].init
         assert first is not None and each.init is not None
         outside, inside = network.node_commands(self.plan, each, each.init)
         network.batch(outside, inside=first)
         network.batch(inside, inside=each.init)
 
-    def _route(self) -> None:
-        nodes = list(self.lab.nodes.values())
-        for each in nodes:
-            if commands := network.peer_commands(self.plan, each, nodes):
-                network.batch(commands, inside=each.init)
+    # -- parts
 
-    def _prepare(self, each: Node) -> None:
-        """Write a node's configuration and start its container runtime."""
-        assert each.init is not None
-        root = self.folder.root(each.name)
-        cgroup = f"{self._cgroup(each)}/pods"
-        cgroups.create(cgroup)
-        node.configure(root, each, self.plan, pki_folder=self.folder.pki, cgroup=cgroup)
-        spec = json.loads(processes.inside(each.init, ["ctr", "oci", "spec"]))
-        target = root / node.BASE_SPEC[1:]
-        target.write_text(json.dumps(node.base_runtime_spec(spec), indent=1))
-        self.start(each, ["containerd"])
-
-    def _serve(self, each: Node) -> None:
-        self.start(each, ["kubelet", "kube-proxy"])
+    def _cgroup(self, each: Node) -> str:
+        return f"{self.folder.cgroup}/{each.name}"
 
     def _grant(self) -> None:
-        """Let the API server call kubelets, as kubeadm does."""
-        path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/"
-        name = "lab:kube-apiserver-kubelet-client"
-        body = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "system:kubelet-api-admin",
-            },
-            "subjects": [
-                {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "User",
-                    "name": "kube-apiserver-kubelet-client",
-                }
-            ],
-        }
-        self.api.apply(path + name, body)
+        kind, body = controlplane.kubelet_access()
+        self.api.apply(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{body['metadata']['name']}", body)
 
-    def _each(self, nodes: Sequence[Node], act: Callable[[Node], None]) -> None:
-        """Act on all nodes at the same time; the first failure is raised once all are done."""
-        with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
-            for done in [pool.submit(act, each) for each in nodes]:
-                done.result()
+    def _await_accounts(self, first: Node) -> None:
+        """Pods are refused until the controller manager has made their service account."""
+        api = self.api
+
+        def check() -> bool:
+            try:
+                api.get("/api/v1/namespaces/default/serviceaccounts/default")
+            except errors.NotFoundError:
+                return False
+            return True
+
+        self._await("the service account", check, daemon=(first, "kube-controller-manager"))
+
+    def _await_runtime(self, each: Node) -> None:
+        assert each.init is not None
+        socket = Path(f"/proc/{each.init.pid}/root{node.RUNTIME}")
+        self._await(f"containerd of {each.name}", socket.exists, daemon=(each, "containerd"))
 
     def _await(self, what: str, check: Callable[[], bool], *, daemon: tuple[Node, str]) -> None:
         each, name = daemon
@@ -282,49 +320,36 @@ class Cluster:
             time.sleep(_POLL_SECONDS)
 
 
-def new_lab(folder: Folder, machines: Sequence[str], binaries: Path) -> Lab:
+def daemons(each: Node) -> tuple[str, ...]:
+    """The daemons that a node ought to run."""
+    return (*controlplane.DAEMONS, *node.DAEMONS) if each.machine is None else node.DAEMONS
+
+
+def each_of(nodes: Sequence[Node], act: Callable[[Node], None]) -> None:
+    """Act on all nodes at the same time; the first failure is raised once all are done."""
+    with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
+        for done in [pool.submit(act, each) for each in nodes]:
+            done.result()
+
+
+def new_lab(folder: Folder, machines: Sequence[str], supplies: Supplies, *, host_root: str) -> Lab:
     """Describe a lab: the control plane's node, then one node a machine."""
     lab = Lab(
         name=folder.name,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        binaries=str(binaries),
+        binaries=str(supplies.binaries),
+        artifacts=str(supplies.artifacts),
+        host_root=host_root,
         nodes={CONTROL_PLANE: Node(name=CONTROL_PLANE, index=1)},
     )
     for number, machine in enumerate(machines):
-        name = f"node-{number}"
-        index = network.next_index(lab.nodes.values())
-        lab.nodes[name] = Node(name=name, index=index, machine=machine)
+        add_node(lab, f"node-{number}", machine)
     return lab
 
 
-def up(
-    folder: Folder, machines: Sequence[str], *, binaries: Path, images: Sequence[Path],
-    progress: Progress,
-) -> tuple[Lab, bool]:  # fmt: skip
-    """Bring a lab up; return it and whether it was made now."""
-    with folder.locked():
-        lab = folder.load()
-        if lab is not None and teardown.is_running(lab):
-            cluster = Cluster(folder, lab, progress)
-            for revived in cluster.repair():
-                progress.note(f"started again: {revived}")
-            return lab, False
-        if folder.path.exists():
-            with progress.step("Clearing what is left of the last run"):
-                teardown.clear(folder)
-        lab = new_lab(folder, machines, binaries)
-        folder.save(lab)
-        Cluster(folder, lab, progress).create(images)
-        return lab, True
-
-
-def init_of(lab: Lab, name: str) -> Process:
-    """The first process of a running node; UnavailableError says how to get it back."""
-    found = lab.node(name)
-    if found.init is None or not processes.alive(found.init):
-        raise errors.UnavailableError(
-            f"node {name} of lab {lab.name} does not run; start it with: "
-            f"gpudeck lab node reboot {name}",
-            reason="NodeDown",
-        )
-    return found.init
+def add_node(lab: Lab, name: str, machine: str) -> Node:
+    """Describe one more node; nothing runs yet."""
+    found = Node(name=name, index=network.next_index(lab.nodes.values()), machine=machine)
+    hardware.describe(found)
+    lab.nodes[name] = found
+    return found

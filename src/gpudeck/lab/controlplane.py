@@ -8,6 +8,7 @@ Pure but for `credentials`; `cluster` starts what this module describes.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gpudeck.lab import network, pki
 from gpudeck.lab.state import CONTROL_PLANE
@@ -43,8 +44,7 @@ def credentials(folder: Path, target: Path, plan: network.Plan) -> None:
     pki.issue(etcd, "etcd", hosts=local).write(target, "etcd")
     pki.issue(etcd, "kube-apiserver").write(target, "apiserver-etcd")
     pki.issue(proxy, "front-proxy-client").write(target, "front-proxy-client")
-    # kubeadm's group for the API server's calls to kubelets; `cluster` binds it to the role
-    # system:kubelet-api-admin.
+    # `kubelet_access` binds this user to the role that it needs.
     pki.issue(cluster, "kube-apiserver-kubelet-client").write(target, "apiserver-kubelet")
     service = ["kubernetes", "default", "svc", "cluster", "local"]
     names = [".".join(service[:count]) for count in (1, 2, 3, 5)]
@@ -61,6 +61,19 @@ def administrator(folder: Path, plan: network.Plan, *, name: str) -> bytes:
     cluster = pki.read(folder, "ca")
     client = pki.issue(cluster, "gpudeck-lab-admin", organizations=["system:masters"])
     return pki.kubeconfig(plan.server, cluster, client, name=name)
+
+
+def kubelet_access() -> tuple[str, dict[str, Any]]:
+    """Kind and body of the binding that lets the API server call kubelets, as kubeadm has it."""
+    group = "rbac.authorization.k8s.io"
+    user = "kube-apiserver-kubelet-client"
+    return "clusterrolebindings", {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"lab:{user}"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
 
 
 def commands(plan: network.Plan) -> dict[str, list[str]]:

@@ -102,11 +102,13 @@ def link_commands(plan: Plan, digest: str, control_plane: Process) -> list[str]:
 
 
 def bridge_commands(plan: Plan) -> list[str]:
-    """ip commands, run in the control plane's namespace before any link exists."""
+    """ip commands, run in the control plane's namespace after those of `link_commands`."""
     return [
         f"link add {BRIDGE} type bridge forward_delay 0",
         f"address add {plan.control_plane}/24 dev {BRIDGE}",
         f"link set {BRIDGE} up",
+        f"link set machine master {BRIDGE}",
+        "link set machine up",
         *_routes(BRIDGE),
     ]
 
@@ -125,10 +127,23 @@ def node_commands(plan: Plan, node: Node, init: Process) -> tuple[list[str], lis
     ]
 
 
+def unplug(init: Process) -> None:
+    """Take a worker's end of a pair whose other end was in a namespace that is ending."""
+    links = json.loads(
+        processes.run([*processes.enter(init, ("--net",)), "ip", "-json", "link", "show"])
+    )
+    if any(link["ifname"] == "eth0" for link in links):
+        try:
+            batch(["link delete eth0"], inside=init)
+        except errors.UnavailableError as error:
+            if "Cannot find device" not in error.message:
+                raise
+
+
 def _routes(device: str) -> list[str]:
     # A local process's packet to a Service needs a route before kube-proxy's rules see it;
     # whatever lies outside the lab is refused at once instead of timing out.
-    return [f"route add {SERVICES} dev {device}", "route add unreachable default"]
+    return [f"route replace {SERVICES} dev {device}", "route replace unreachable default"]
 
 
 def peer_commands(plan: Plan, own: Node, others: Iterable[Node]) -> list[str]:
@@ -142,7 +157,7 @@ def peer_commands(plan: Plan, own: Node, others: Iterable[Node]) -> list[str]:
 
 def batch(commands: Iterable[str], inside: Process | None = None) -> None:
     """Run ip commands on the machine or in the network namespace of a node."""
-    prefix = ["nsenter", f"--target={inside.pid}", "--net", "--"] if inside else []
+    prefix = processes.enter(inside, ("--net",)) if inside else []
     processes.run([*prefix, "ip", "-batch", "-"], text="\n".join(commands) + "\n")
 
 

@@ -10,6 +10,7 @@ this module describes.
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ import yaml
 from gpudeck.lab import network, pki, rootfs
 from gpudeck.lab.state import CONTROL_PLANE, Node
 
-PAUSE = "registry.k8s.io/pause:3.10"
+PAUSE = "registry.lab/pause:3.10"
 RUNTIME = "/run/containerd/containerd.sock"
 FOLDER = "/etc/kubernetes"
 BASE_SPEC = "/etc/containerd/base-runtime-spec.json"
@@ -245,7 +246,14 @@ def labels_patch(node: Node) -> dict[str, Any]:
     return {"metadata": {"labels": {CONTROL_PLANE_ROLE: ""}}}
 
 
-def is_ready(body: Mapping[str, Any]) -> bool:
-    """Whether a Node object says Ready."""
-    conditions: Iterable[Mapping[str, Any]] = body.get("status", {}).get("conditions", [])
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+def is_ready(body: Mapping[str, Any], boot_id: str) -> bool:
+    """Whether a Node object says Ready, from a kubelet of that boot."""
+    status = body.get("status", {})
+    conditions: Iterable[Mapping[str, Any]] = status.get("conditions", [])
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and status.get("nodeInfo", {}).get("bootID") == boot_id
+
+
+def renewed(lease: Mapping[str, Any], since: datetime.datetime) -> bool:
+    """Whether a node's Lease was renewed after `since`: only a kubelet that runs does that."""
+    return datetime.datetime.fromisoformat(lease["spec"]["renewTime"]) > since

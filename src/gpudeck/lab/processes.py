@@ -63,10 +63,19 @@ def boot(script: Path, *, cgroup: str, log: Path, seconds: float = 20.0) -> Proc
 
 
 def start(
-    init: Process, command: Sequence[str], *, cgroup: str, log: Path, env: Mapping[str, str]
+    init: Process,
+    command: Sequence[str],
+    *,
+    cgroup: str,
+    log: Path,
+    env: Mapping[str, str],
+    namespaces: Sequence[str] = NAMESPACES,
 ) -> Process:
-    """Start a daemon inside the node of `init`; its output is appended to `log`."""
-    inside = [*enter(init), "/bin/sh", "-c", _DETACH, "sh", *command]
+    """Start a daemon inside the node of `init`; its output is appended to `log`.
+
+    With fewer `namespaces` it sees the machine's files, but its node's network and end.
+    """
+    inside = [*enter(init, namespaces), "/bin/sh", "-c", _DETACH, "sh", *command]
     launcher, told = _launch(inside, cgroup=cgroup, log=log, seconds=20.0, env=env)
     launcher.wait()
     if not told.isdigit():
@@ -76,9 +85,9 @@ def start(
     return _find(cgroup, int(told), log)
 
 
-def enter(init: Process) -> list[str]:
+def enter(init: Process, namespaces: Sequence[str] = NAMESPACES) -> list[str]:
     """The command prefix that runs a program inside a node."""
-    return ["nsenter", f"--target={init.pid}", *NAMESPACES, "--"]
+    return ["nsenter", f"--target={init.pid}", *namespaces, "--"]
 
 
 def run(

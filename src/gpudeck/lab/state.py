@@ -39,7 +39,6 @@ class Node(msgspec.Struct, kw_only=True):
     name: str
     index: int
     machine: str | None = None
-    host_root: str = "/mnt/host"
     boot_id: str = ""
     init: Process | None = None
     daemons: dict[str, Process] = {}
@@ -54,6 +53,9 @@ class Lab(msgspec.Struct, kw_only=True):
     created: str = ""
     subnet: int | None = None
     binaries: str = ""
+    artifacts: str = ""
+    host_root: str = "/mnt/host"
+    registry: Process | None = None
     nodes: dict[str, Node] = {}
 
     def node(self, name: str) -> Node:
@@ -99,6 +101,10 @@ class Folder:
         """The folder of a node."""
         return self.path / "nodes" / name
 
+    def simulation(self, name: str) -> Path:
+        """The folder that holds the state of a node's cards."""
+        return self.node(name) / "simulation"
+
     def root(self, name: str) -> Path:
         """The folder that a node sees as `/`."""
         return self.node(name) / "root"
@@ -132,18 +138,32 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lab's lock; BusyError when another command changes this lab now."""
-        lock = self.path.parent / f".{self.name}.lock"
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("a") as handle:
+        """Hold the lab's lock; BusyError when another command changes this lab now.
+
+        The lock is on the folder itself, so that a lab that is gone leaves no lock behind.
+        """
+        while True:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not self._is(descriptor):
+                    continue  # It was removed, and perhaps made again, before the lock was ours.
+                yield
+                return
             except BlockingIOError as error:
                 raise errors.BusyError(
-                    f"lab {self.name}: another command is changing this lab; try again when it is done",
+                    f"lab {self.name}: another command is changing it; try again when that is done",
                     reason="LabBusy",
                 ) from error
-            yield
+            finally:
+                os.close(descriptor)
+
+    def _is(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
 
 
 def home(environment: Mapping[str, str] | None = None) -> Path:

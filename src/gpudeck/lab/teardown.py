@@ -9,9 +9,7 @@ teardown is repeated by the next one.
 
 from __future__ import annotations
 
-import os
 import shutil
-import stat
 from pathlib import Path
 
 from gpudeck import errors
@@ -19,19 +17,22 @@ from gpudeck.lab import cgroups, network, processes
 from gpudeck.lab.state import Folder, Lab, Node
 
 
-def clear(folder: Folder, *, keep_logs: bool = False) -> None:
-    """End everything that belongs to a lab's folder, then remove the folder."""
+def clear(folder: Folder, *, keep_folder: bool = False) -> None:
+    """End everything that belongs to a lab's folder, then remove the folder or what is in it."""
     subnet = None
     try:
         lab = folder.load()
         subnet = lab.subnet if lab else None
     except errors.InvalidError:
-        # An unreadable record does not keep its lab alive: names are derived, not recorded.
+        # An unreadable record does not keep its lab alive: the kernel removes the interface
+        # with the control plane's node, and all other names are derived.
         subnet = None
     cgroups.kill(folder.cgroup)
     network.disconnect(subnet, folder.digest)
     cgroups.remove(folder.cgroup)
-    remove_folder(folder.path, keep=folder.logs if keep_logs else None)
+    empty(folder.path)
+    if not keep_folder:
+        folder.path.rmdir()
 
 
 def end_node(folder: Folder, node: Node) -> None:
@@ -43,39 +44,21 @@ def end_node(folder: Folder, node: Node) -> None:
     node.daemons = {}
 
 
-def remove_folder(path: Path, *, keep: Path | None = None) -> None:
-    """Remove a lab's folder, and never anything that is mounted into it."""
-    if not path.is_dir():
-        return
+def empty(path: Path) -> None:
+    """Remove what is in a lab's folder, the record last, and nothing that is mounted there."""
     inside = [line.split(" ")[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     mounted = [point for point in inside if point.startswith(f"{path}/")]
     if mounted:
         raise errors.BusyError(
             f"{path}: {mounted[0]} is mounted inside it; unmount it, then repeat", reason="Mounted"
         )
-    for entry in path.iterdir():
-        if entry == keep:
-            continue
+    for entry in sorted(path.iterdir(), key=lambda each: each.name == "lab.json"):
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, onerror=_retry_writable)
+            shutil.rmtree(entry)
         else:
             entry.unlink()
-    if keep is None or not keep.exists():
-        path.rmdir()
-
-
-def _retry_writable(_: object, path: str, __: object) -> None:
-    """Images may carry folders that not even their owner may write."""
-    parent = Path(path).parent
-    os.chmod(parent, stat.S_IRWXU)
-    if Path(path).is_dir() and not Path(path).is_symlink():
-        os.chmod(path, stat.S_IRWXU)
-        shutil.rmtree(path)
-    else:
-        Path(path).unlink(missing_ok=True)
 
 
 def is_running(lab: Lab) -> bool:
-    """Whether the lab came up once and every node of it still lives."""
-    nodes = lab.nodes.values()
-    return lab.phase == "up" and bool(nodes) and all(processes.alive(each.init) for each in nodes)
+    """Whether the lab came up once and something of it still lives."""
+    return lab.phase == "up" and any(processes.alive(each.init) for each in lab.nodes.values())
