@@ -3,13 +3,8 @@
 
 from __future__ import annotations
 
-import pathlib
-import sys
-
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import rendering
+from tests.chart import rendering
 
 pytestmark = pytest.mark.skipif(rendering.helm() is None, reason="there is no Helm")
 

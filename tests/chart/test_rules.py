@@ -7,19 +7,15 @@ Read from the golden files, so these rules are held without Helm too.
 from __future__ import annotations
 
 import importlib
-import pathlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
+from tests.chart import rendering
 
 from gpudeck import settings
 from gpudeck.api import attributes, labels
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import rendering
 
 Manifest = dict[str, Any]
 OBJECTS = [(variant, each) for variant in rendering.VARIANTS for each in rendering.golden(variant)]

@@ -15,6 +15,13 @@ READY = "Ready"
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
+DEVICE_CLASS_READY = "DeviceClassReady"
+"""Ready=True of a GPUClass: claims and pods can name it."""
+DEVICE_CLASS_CONFLICT = "DeviceClassConflict"
+"""Ready=False of a GPUClass: somebody else has a DeviceClass of that name."""
+EXTENDED_RESOURCE_CONFLICT = "ExtendedResourceConflict"
+"""Ready=False of a GPUClass: another class has that extended resource name."""
+
 
 def merge(old: Iterable[Condition] | None, new: Iterable[Condition], now: str) -> list[Condition]:
     """Return `new` with transition times: kept where the status is unchanged, else `now`.

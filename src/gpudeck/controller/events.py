@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Events of the process controller: one function each, on the object that they are about."""
+
+from __future__ import annotations
+
+from gpudeck.api import resources
+from gpudeck.api.meta import ObjectMeta, ObjectReference
+from gpudeck.api.resources import Resource
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.api.v1alpha1.physicalgpu import Phase, PhysicalGPU
+from gpudeck.controller.physicalgpu import phase
+from gpudeck.kube.recording import Recorder
+
+_BAD = (Phase.LOST, Phase.FAULTY)
+
+
+class Events:
+    """Events about classes and cards."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def phase_changed(self, gpu: PhysicalGPU, old: Phase | None, new: Phase | None) -> None:
+        """A card went bad, or a bad one is well again; other changes are no news."""
+        about = _about(resources.PHYSICAL_GPU, gpu.metadata)
+        if new in _BAD and new is not old:
+            why = phase.reason(gpu, new) or "no reason was given"
+            name = "CardLost" if new is Phase.LOST else "CardFaulty"
+            self._recorder.record(about, reason=name, message=why, warning=True)
+        elif old in _BAD and new not in _BAD:
+            self._recorder.record(
+                about, reason="CardRecovered", message=f"the card was {old} and is {new} now"
+            )
+
+    def device_class_written(self, gpu_class: GPUClass, *, created: bool) -> None:
+        """The DeviceClass of a class was made or brought back to what it must be."""
+        self._recorder.record(
+            _about(resources.GPU_CLASS, gpu_class.metadata),
+            reason="DeviceClassCreated" if created else "DeviceClassUpdated",
+            message=f"wrote DeviceClass {gpu_class.metadata.name}",
+        )
+
+    def class_refused(self, gpu_class: GPUClass, reason: str, message: str) -> None:
+        """A class cannot be used as it is."""
+        about = _about(resources.GPU_CLASS, gpu_class.metadata)
+        self._recorder.record(about, reason=reason, message=message, warning=True)
+
+
+def _about(resource: Resource, meta: ObjectMeta) -> ObjectReference:
+    return ObjectReference(
+        api_version=resource.api_version, kind=resource.kind, name=meta.name, uid=meta.uid
+    )

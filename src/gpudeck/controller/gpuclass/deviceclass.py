@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DeviceClass of a GPUClass: what it must be, whose one is, and whether it drifted.
+
+Pure. The name is exactly that of the GPUClass: users and Deckhouse's virtualization
+name the one and get the other.
+"""
+
+from __future__ import annotations
+
+from gpudeck.api import labels, resources, selectors
+from gpudeck.api.meta import ObjectMeta, OwnerReference
+from gpudeck.api.resource import CELSelector, DeviceClass, DeviceClassSpec, DeviceSelector
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+
+
+def wanted(gpu_class: GPUClass, resource_name: str) -> DeviceClass:
+    """Return the DeviceClass; an empty `resource_name` leaves that out.
+
+    Raises InvalidError if the class cannot be read.
+    """
+    expression = selectors.expression(gpu_class.spec)
+    return DeviceClass(
+        metadata=ObjectMeta(
+            name=gpu_class.metadata.name,
+            labels={labels.MANAGED_BY: labels.MANAGED_BY_GPUDECK},
+            owner_references=[_owner(gpu_class)],
+        ),
+        spec=DeviceClassSpec(
+            selectors=[DeviceSelector(cel=CELSelector(expression=expression))],
+            extended_resource_name=resource_name or None,
+        ),
+    )
+
+
+def _owner(gpu_class: GPUClass) -> OwnerReference:
+    return OwnerReference(
+        api_version=resources.GPU_CLASS.api_version,
+        kind=resources.GPU_CLASS.kind,
+        name=gpu_class.metadata.name,
+        uid=gpu_class.metadata.uid or "",
+        controller=True,
+    )
+
+
+def is_ours(found: DeviceClass) -> bool:
+    """Say whether gpudeck made it: by its label or by its owner, of which somebody may take one."""
+    meta = found.metadata
+    if (meta.labels or {}).get(labels.MANAGED_BY) == labels.MANAGED_BY_GPUDECK:
+        return True
+    return any(
+        owner.kind == resources.GPU_CLASS.kind
+        and owner.api_version.startswith(labels.GROUP + "/")
+        and owner.name == meta.name
+        for owner in meta.owner_references or ()
+    )
+
+
+def has_drifted(found: DeviceClass, target: DeviceClass) -> bool:
+    """Say whether what gpudeck wants of a DeviceClass is not so; foreign labels do not count."""
+    ours = {(owner.kind, owner.uid) for owner in target.metadata.owner_references or ()}
+    theirs = {(owner.kind, owner.uid) for owner in found.metadata.owner_references or ()}
+    label = (found.metadata.labels or {}).get(labels.MANAGED_BY)
+    return (
+        label != labels.MANAGED_BY_GPUDECK or not ours <= theirs or spec_has_drifted(found, target)
+    )
+
+
+def spec_has_drifted(found: DeviceClass, target: DeviceClass) -> bool:
+    """Say whether the spec differs; all of it is gpudeck's, also what it leaves out."""
+    have, want = found.spec or DeviceClassSpec(), target.spec or DeviceClassSpec()
+    return (
+        have.selectors != want.selectors
+        or (have.extended_resource_name or None) != want.extended_resource_name
+        or bool(have.config)
+    )
+
+
+def spec_patch(target: DeviceClass) -> dict[str, object]:
+    """Return the merge patch that takes out what others put into the spec.
+
+    Server-side apply leaves fields of other managers alone that gpudeck does not set.
+    """
+    spec = target.spec or DeviceClassSpec()
+    return {
+        "spec": {
+            "selectors": spec.selectors,
+            "extendedResourceName": spec.extended_resource_name,
+            "config": None,
+        }
+    }

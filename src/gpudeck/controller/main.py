@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process controller: builds the parts, runs them in one group, leads when it may.
+
+Every replica fills its caches and serves /metrics; only the leader reconciles, so
+a replica that takes over starts with full caches. Losing the lease ends the
+process (LeadershipLostError): what it began must not go on beside the new leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from gpudeck import logs
+from gpudeck.api import conditions
+from gpudeck.api.resource import DeviceClass, ResourceClaim
+from gpudeck.api.resources import DEVICE_CLASS, GPU_CLASS, PHYSICAL_GPU, RESOURCE_CLAIM
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
+from gpudeck.controller import events, keeping, metrics
+from gpudeck.controller.gpuclass import reconciler as class_reconciler
+from gpudeck.controller.gpuclass import tally
+from gpudeck.controller.physicalgpu import holdings
+from gpudeck.controller.physicalgpu import reconciler as gpu_reconciler
+from gpudeck.controller.settings import Settings
+from gpudeck.kube import serving
+from gpudeck.kube.caching import Cache
+from gpudeck.kube.client import Client
+from gpudeck.kube.electing import Elector
+from gpudeck.kube.queueing import Queue
+from gpudeck.kube.recording import Recorder
+from gpudeck.kube.watching import Change
+
+COUNT_SECONDS = 1.0
+"""How often the counts of the classes are written at most."""
+_ALL = ""
+_log = logs.get(__name__)
+
+
+async def run(settings: Settings) -> None:
+    """Run until cancelled. Raises LeadershipLostError when another replica leads."""
+    async with await Client.connect(settings.kubeconfig) as client:
+        await Controller(client, settings).run()
+
+
+class Controller:
+    """The parts of the process and what connects them: changes become keys in queues."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self._settings = settings
+        identity = settings.identity or socket.gethostname()
+        self._recorder = Recorder(client, "gpu-controller", instance=identity)
+        report = events.Events(self._recorder)
+        self._gpus = Cache(client, PHYSICAL_GPU, PhysicalGPU, keep=keeping.gpu)
+        self._claims = Cache(client, RESOURCE_CLAIM, ResourceClaim, keep=keeping.claim)
+        self._classes = Cache(client, GPU_CLASS, GPUClass)
+        self._device_classes = Cache(client, DEVICE_CLASS, DeviceClass)
+        self._held = holdings.Holdings()
+        self._cards = tally.Tally()
+        self._gpu_queue = Queue("physicalgpu")
+        self._class_queue = Queue("gpuclass")
+        self._gpu_reconciler = gpu_reconciler.Reconciler(
+            client, self._gpus, self._held, report=report, lost_seconds=settings.lost_seconds
+        )
+        self._class_reconciler = class_reconciler.Reconciler(
+            client, self._classes, self._device_classes, self._cards, report
+        )
+        self._elector = Elector(
+            client,
+            name="gpu-controller",
+            namespace=settings.namespace or client.namespace,
+            identity=identity,
+        )
+        self._subscribe()
+
+    async def run(self) -> None:
+        """Run every part until one of them fails."""
+        async with asyncio.TaskGroup() as group:
+            for cache in (self._gpus, self._claims, self._classes, self._device_classes):
+                group.create_task(cache.run())
+            group.create_task(self._recorder.run(), name="events")
+            group.create_task(self._serve(), name="metrics")
+            group.create_task(self._elector.run(self._lead), name="leading")
+
+    async def _serve(self) -> None:
+        await serving.serve(self._settings.metrics_port, metrics=self.metrics, healthy=lambda: "")
+
+    async def _lead(self) -> None:
+        for cache in (self._classes, self._device_classes, self._claims, self._gpus):
+            await cache.synced()
+        _log.info("Reconciling", cards=len(self._gpus.objects), classes=len(self._classes.objects))
+        async with asyncio.TaskGroup() as group:
+            work = self._gpu_queue.work(
+                self._gpu_reconciler.reconcile, workers=self._settings.workers
+            )
+            group.create_task(work, name="physicalgpu")
+            group.create_task(self._class_queue.work(self._reconcile_class), name="gpuclass")
+
+    async def _reconcile_class(self, name: str) -> None:
+        if name == _ALL:
+            self._add_all_classes()
+        else:
+            await self._class_reconciler.reconcile(name)
+
+    def _subscribe(self) -> None:
+        self._gpus.subscribe(self._gpu_changed)
+        self._claims.subscribe(self._claim_changed)
+        self._classes.subscribe(self._class_changed)
+        self._device_classes.subscribe(self._device_class_changed)
+
+    def _gpu_changed(self, change: Change[PhysicalGPU]) -> None:
+        self._gpu_queue.add(change.key)
+        if self._cards.change(change.old, change.new):
+            self._class_queue.add(_ALL, COUNT_SECONDS)
+
+    def _claim_changed(self, change: Change[ResourceClaim]) -> None:
+        for gpu in self._held.change(change.old, change.new):
+            self._gpu_queue.add(gpu)
+
+    def _class_changed(self, change: Change[GPUClass]) -> None:
+        old, new = change.old, change.new
+        if old is None or new is None or old.spec != new.spec:
+            # A name that one class gives up may be another's from now on.
+            self._add_all_classes()
+        self._class_queue.add(change.key)
+
+    def _device_class_changed(self, change: Change[DeviceClass]) -> None:
+        names = {
+            each.spec.extended_resource_name
+            for each in (change.old, change.new)
+            if each and each.spec
+        }
+        if len(names) > 1 or change.old is None or change.new is None:
+            self._add_all_classes()
+        self._class_queue.add(change.key)
+
+    def _add_all_classes(self) -> None:
+        for name in self._classes.objects:
+            self._class_queue.add(name)
+
+    def metrics(self) -> bytes:
+        """Return the text of /metrics with the gauges brought up to date."""
+        metrics.leading.set(self._elector.is_leader)
+        metrics.waiting.labels("physicalgpu").set(len(self._gpu_queue))
+        metrics.waiting.labels("gpuclass").set(len(self._class_queue))
+        for phase, count in self._cards.phases.items():
+            if phase:
+                metrics.cards.labels(phase).set(count)
+        ready = sum(map(_is_ready, self._classes.objects.values()))
+        metrics.gpu_classes.labels("true").set(ready)
+        metrics.gpu_classes.labels("false").set(len(self._classes.objects) - ready)
+        return metrics.render()
+
+
+def _resource_name(found: DeviceClass | None) -> str:
+    return (found.spec.extended_resource_name or "") if found and found.spec else ""
+
+
+def _is_ready(found: GPUClass) -> bool:
+    ready = conditions.find(found.status.conditions if found.status else None, conditions.READY)
+    return ready is not None and ready.status == conditions.TRUE

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the process controller."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gpudeck.settings import KubeSettings, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(KubeSettings):
+    """What a replica of the controller is told."""
+
+    namespace: str = setting("", "Namespace of the lease; empty takes the namespace of the pod.")
+    identity: str = setting("", "Name of this replica in the lease; empty takes the host's name.")
+    lost_seconds: float = setting(
+        60.0, "How long a card that is gone and that no claim names keeps its PhysicalGPU."
+    )
+    workers: int = setting(8, "PhysicalGPUs that are written at the same time.")
