@@ -2,8 +2,10 @@
 """Replace and remove files so that a crash leaves the old or the new content, never a mixture.
 
 Checkpoints and CDI specs are written with it. The calls block on the disk for as
-long as an fsync takes: on the event loop use `asyncio.to_thread`. Errors of the
-operating system are translated here and in `root` only.
+long as an fsync takes: on the event loop use `asyncio.to_thread`. The folder is not
+synced (an fsync costs milliseconds while a pod waits): after a power cut the old
+file may be back, whole, which every owner of such files handles at its start anyway.
+Errors of the operating system are translated here and in `root` only.
 """
 
 from __future__ import annotations
@@ -19,29 +21,28 @@ from gpudeck import errors
 _TEMPORARY = ".tmp"
 
 
-def write_atomic(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Make `path` hold `content`, on disk, before returning; its folder must exist.
+def write_atomic(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+    """Replace what `path` holds by `content`; its folder must exist.
 
-    The order is temporary file, fsync, rename, fsync of the folder. The temporary
+    The order is temporary file, fsync, rename. Without `durable` there is no fsync: the
+    file survives the end of any process, but not that of the machine. The temporary
     name starts with a dot and ends in `.tmp`, which CDI readers and the kubelet's
     plugin watcher pass over; `remove_leftovers` clears what a kill left behind.
     """
     temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}{_TEMPORARY}"
     try:
-        _write_and_sync(temporary, content, mode)
-        os.rename(temporary, path)
-        sync_directory(path.parent)
+        _write(temporary, content, mode, durable)
+        temporary.rename(path)
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            temporary.unlink()
         raise translated(error, path) from error
 
 
 def remove(path: Path) -> bool:
-    """Remove `path` for good; False if it was not there."""
+    """Remove `path`; False if it was not there."""
     try:
-        os.unlink(path)
-        sync_directory(path.parent)
+        path.unlink()
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -67,16 +68,7 @@ def remove_leftovers(folder: Path) -> int:
     return sum(remove(Path(path)) for path in found)
 
 
-def sync_directory(folder: Path) -> None:
-    """Put the names in `folder` on disk: a rename or removal is durable only after this."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_and_sync(path: Path, content: bytes, mode: int) -> None:
+def _write(path: Path, content: bytes, mode: int, durable: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(path, flags, mode)
     try:
@@ -84,7 +76,8 @@ def _write_and_sync(path: Path, content: bytes, mode: int) -> None:
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -62,10 +62,12 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """What one look at the bus gave, both lists by address."""
+    """What one look at the bus gave, each list by address."""
 
     devices: tuple[PciDevice, ...]
     failures: tuple[Failure, ...]
+    present: tuple[str, ...] = ()
+    """Addresses of all functions on the bus, wanted or not, readable or not."""
 
 
 Wanted = Callable[[int, int], bool]
@@ -84,7 +86,7 @@ def scan(root: Root, wanted: Wanted = lambda class_code, vendor: True) -> Scan:
             continue
         if device is not None:
             devices.append(device)
-    return Scan(tuple(devices), tuple(failures))
+    return Scan(tuple(devices), tuple(failures), tuple(names))
 
 
 def read(root: Root, address: str) -> PciDevice | None:

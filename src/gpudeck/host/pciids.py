@@ -89,7 +89,7 @@ def bracket_name(device_name: str) -> str:
 
 def _read(root: Root, path: str, asked: Numbers) -> Names:
     try:
-        with open(root.real(path), encoding="utf-8", errors="replace") as lines:
+        with root.real(path).open(encoding="utf-8", errors="replace") as lines:
             return parse(lines, asked)
     except OSError:
         return Names()  # It went away or cannot be read; names are an ornament.

@@ -38,7 +38,7 @@ class Root:
     """The host's root: `path` as this process sees it, `on_node` as the container runtime does."""
 
     def __init__(self, path: Path | str = "/", *, on_node: str = "/") -> None:
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(path).absolute()
         self.is_host = self.path == Path("/")
         self._on_node = on_node.rstrip("/")
 
@@ -67,7 +67,7 @@ class Root:
         disk answers with an error (EIO).
         """
         try:
-            with open(self._real(path), "rb", buffering=0) as stream:
+            with self.real(path).open("rb", buffering=0) as stream:
                 return stream.read(limit) or b""
         except OSError as error:
             raise files.translated(error, path) from error
@@ -83,7 +83,7 @@ class Root:
         and an unprivileged read with EACCES. EIO and the like raise UnavailableError.
         """
         try:
-            with open(self._real(path), "rb", buffering=0) as stream:
+            with self.real(path).open("rb", buffering=0) as stream:
                 content = stream.read() or b""
         except OSError as error:
             if error.errno in _VALUELESS or error.errno in (errno.EACCES, errno.EPERM):
@@ -94,7 +94,7 @@ class Root:
     def list(self, path: HostPath) -> list[str]:
         """The sorted names in a folder; empty if there is no such folder."""
         try:
-            return sorted(os.listdir(self._real(path)))
+            return sorted(each.name for each in os.scandir(self._real(path)))
         except OSError as error:
             if error.errno in _ABSENT:
                 return []
@@ -103,7 +103,7 @@ class Root:
     def link(self, path: HostPath) -> str | None:
         """The target text of a link, unresolved; None if `path` is no link or not there."""
         try:
-            return os.readlink(self._real(path, follow_last=False))
+            return str(Path(self._real(path, follow_last=False)).readlink())
         except OSError as error:
             if error.errno in _VALUELESS:
                 return None
@@ -125,6 +125,11 @@ class Root:
             return None
         return os.major(found.st_rdev), os.minor(found.st_rdev)
 
+    def ownership(self, path: HostPath) -> tuple[int, int, int] | None:
+        """Mode, user id and group id of what `path` leads to; None if it is not there."""
+        found = self._stat(path)
+        return None if found is None else (found.st_mode, found.st_uid, found.st_gid)
+
     def stamp(self, path: HostPath) -> tuple[int, int, int] | None:
         """A value that differs when the file was replaced or written: inode, size, mtime in ns."""
         found = self._stat(path)
@@ -141,7 +146,7 @@ class Root:
     def make_directory(self, path: HostPath, *, mode: int = 0o755) -> None:
         """Make a folder with its parents; nothing happens if it is there."""
         try:
-            os.makedirs(self._real(path), mode=mode, exist_ok=True)
+            self.real(path).mkdir(mode=mode, parents=True, exist_ok=True)
         except OSError as error:
             raise files.translated(error, path) from error
 
@@ -196,6 +201,6 @@ def _walk(root: Path, path: str, *, follow_last: bool) -> str:
 
 def _target(path: str) -> str | None:
     try:
-        return os.readlink(path)
+        return os.readlink(path)  # noqa: PTH115 (once for each part of each path of a scan)
     except OSError:
         return None  # Not a link, or not there: the open that follows says which.

@@ -27,7 +27,7 @@ def test_a_failed_replacement_keeps_the_old_file_and_no_leftover(tmp_path: Path)
     (tmp_path / "state/file").write_text("kept")
     with pytest.raises(errors.GpudeckError):
         files.write_atomic(tmp_path / "state", b"new")
-    assert os.listdir(tmp_path) == ["state"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["state"]
 
 
 def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path: Path
     (tmp_path / "state.tmp").write_text("a user's")
     (tmp_path / "state").write_text("whole")
     assert files.remove_leftovers(tmp_path) == 1
-    assert sorted(os.listdir(tmp_path)) == ["state", "state.tmp"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["state", "state.tmp"]
     assert files.remove_leftovers(tmp_path / "absent") == 0
 
 

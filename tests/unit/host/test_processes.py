@@ -39,7 +39,7 @@ async def test_past_the_deadline_the_process_and_its_children_end(tmp_path: Path
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     # The grandchild holds the pipe's writing end open for as long as it lives.
     script = f"sleep 60 > {fifo} & wait"
-    with pytest.raises(errors.UnavailableError, match="did not end within 0.2 s"):
+    with pytest.raises(errors.UnavailableError, match=r"did not end within 0\.2 s"):
         await processes.run(["/bin/sh", "-c", script], deadline_seconds=0.2)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

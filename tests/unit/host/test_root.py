@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def test_absent_files_are_none_as_attributes_and_errors_as_files(tree: Path) -> 
         Root(tree).read_text("/sys/devices/pci0000:00/vendor/deeper")
 
 
-@pytest.mark.skipif(not os.path.exists("/sys/class/net/lo/speed"), reason="no loopback here")
+@pytest.mark.skipif(not Path("/sys/class/net/lo/speed").exists(), reason="no loopback here")
 def test_an_attribute_that_the_kernel_refuses_to_value_is_none() -> None:
     assert Root("/").attribute("/sys/class/net/lo/speed") is None  # EINVAL on virtual links.
 
@@ -91,7 +90,7 @@ def test_writing_replaces_the_whole_file_and_leaves_nothing_else(tree: Path) -> 
     root.write_atomic("/etc/state", b"one", mode=0o600)
     root.write_atomic("/etc/state", b"two", mode=0o600)
     assert (tree / "etc/state").read_bytes() == b"two"
-    assert os.listdir(tree / "etc") == ["state"]
+    assert [each.name for each in (tree / "etc").iterdir()] == ["state"]
     assert (tree / "etc/state").stat().st_mode & 0o777 == 0o600
 
 
@@ -125,3 +124,12 @@ def test_device_numbers_are_read_from_character_devices_only() -> None:
     assert Root("/").device_number("/dev/null") == (1, 3)
     assert Root("/").device_number("/proc") is None
     assert Root("/").device_number("/dev/absent") is None
+
+
+def test_ownership_is_that_of_the_target(tree: Path) -> None:
+    (tree / "etc/link").symlink_to("../sys/devices/pci0000:00/vendor")
+    (tree / "sys/devices/pci0000:00/vendor").chmod(0o640)
+    found = Root(tree).ownership("/etc/link")
+    assert found is not None
+    assert found[0] & 0o777 == 0o640
+    assert Root(tree).ownership("/etc/absent") is None
