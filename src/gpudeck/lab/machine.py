@@ -96,8 +96,12 @@ class Clocks(Record, frozen=True, kw_only=True):
 
 
 class TemperatureLimits(Record, frozen=True, kw_only=True):
-    """Distances to the limit in degrees: what Ada and later cards report instead of thresholds."""
+    """Distances to the limit in degrees: what Ada and later cards report instead of thresholds.
 
+    The distance is 0 at `base` degrees Celsius.
+    """
+
+    base: int
     shutdown: int
     slowdown: int
     maximum: int
@@ -108,6 +112,7 @@ class Temperature(Record, frozen=True, kw_only=True):
     """Degrees Celsius; absolute thresholds up to Ampere, `limit` from Ada on."""
 
     idle: int
+    load: int = 66
     shutdown: int | None = None
     slowdown: int | None = None
     maximum: int | None = None
@@ -299,6 +304,11 @@ class Machine(Record, frozen=True, kw_only=True):
         """Return the model that `card` names."""
         return self.models[card.model]
 
+    def cpus_near(self, numa_node: int) -> str:
+        """List the CPUs of a NUMA node as sysfs does; all of them for -1."""
+        near = self.numa_nodes if numa_node < 0 else self.numa_nodes[numa_node : numa_node + 1]
+        return ",".join(node.cpus for node in near)
+
     def card_at(self, address: str) -> Card:
         """Return the card at a PCI address; NotFoundError names those there are."""
         for card in self.cards:
@@ -317,7 +327,7 @@ def names() -> list[str]:
 
 
 def load(name_or_path: str | Path, *, host: str | None = None) -> Machine:
-    """Read a machine by name, or by a path (it has a slash or ends in .yaml); `host` names the copy.
+    """Read a machine by name, or by a path (with a slash or .yaml); `host` names the copy.
 
     Raises NotFoundError for an unknown name or file and InvalidError, with the field's
     path, the value and what is allowed, for a file that cannot be or is no machine.
@@ -344,7 +354,7 @@ def _find(name_or_path: str | Path) -> Path:
     if path.is_file():
         return path
     raise errors.NotFoundError(
-        f"machine: {text!r} is not known; allowed: {', '.join(names())}, or the path of a YAML file",
+        f"machine: {text!r} is not known; allowed: {', '.join(names())}, or a YAML file's path",
         reason="MachineNotFound",
     )
 

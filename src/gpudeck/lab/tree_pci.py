@@ -170,7 +170,7 @@ def _bars(model: machine.Model, index: int) -> tuple[tuple[int, int, int], ...]:
 def _folder(host: machine.Machine, function: Function) -> tree.Tree:
     ids, folder, address = function.ids, function.folder, function.address
     speed = f"{_SPEEDS[function.generation]} GT/s PCIe"
-    cpus = _local_cpus(host, function.numa_node)
+    cpus = host.cpus_near(function.numa_node)
     values = {
         "vendor": f"0x{ids.vendor:04x}",
         "device": f"0x{ids.device:04x}",
@@ -228,12 +228,6 @@ def _iommu_links(function: Function) -> tree.Tree:
         back: tree.relative(back, function.folder),
         f"{group}/type": tree.text("DMA-FQ", 0o644),
     }
-
-
-def _local_cpus(host: machine.Machine, numa_node: int) -> str:
-    if numa_node < 0:
-        return ",".join(node.cpus for node in host.numa_nodes)
-    return host.numa_nodes[numa_node].cpus
 
 
 def _modalias(ids: machine.PciIds) -> str:
