@@ -45,7 +45,7 @@ async def _serve(
     watched = supervisor.Supervisor(vendor, forks, feed.publish, timing=timing)
     watching = asyncio.create_task(watched.run())
     stopped = _stop_signal()
-    async with server.serving(server.AdapterService(vendor, feed), settings.socket):
+    async with server.serving(server.Adapter(vendor, feed), settings.socket):
         await asyncio.wait({watching, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if watching.done():
         watching.result()  # It ends by an error alone, and the process with it.

@@ -57,7 +57,7 @@ class Feed:
         return self.inventory
 
 
-class AdapterService(adapter_pb2_grpc.AdapterServicer):
+class Adapter(adapter_pb2_grpc.AdapterServicer):
     """The four methods; what each promises is written in adapter.proto."""
 
     def __init__(
@@ -105,13 +105,13 @@ class AdapterService(adapter_pb2_grpc.AdapterServicer):
 
 
 @contextlib.asynccontextmanager
-async def serving(service: AdapterService, socket: Path) -> AsyncIterator[None]:
+async def serving(adapter: Adapter, socket: Path) -> AsyncIterator[None]:
     """Serve on `socket` inside the block; the socket is the owner's alone (mode 0600).
 
     Raises UnavailableError where the socket cannot be made.
     """
     server = aio.server(options=[("grpc.so_reuseport", 0)])
-    adapter_pb2_grpc.add_AdapterServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    adapter_pb2_grpc.add_AdapterServicer_to_server(adapter, server)  # type: ignore[no-untyped-call]
     with contextlib.suppress(FileNotFoundError):
         socket.unlink()  # What a killed adapter left; nobody answers on it.
     before = os.umask(0o177)

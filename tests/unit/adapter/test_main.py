@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter as a process: killed and started again it says the same."""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from grpc import aio
+
+from gpudeck.adapter.v1 import adapter_pb2 as pb
+from gpudeck.adapter.v1 import adapter_pb2_grpc
+from gpudeck.vendors.simulated import machine
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from gpudeck.adapter import main, settings
+root = Path(sys.argv[1])
+sys.exit(main.run(settings.AdapterSettings(
+    vendor="simulated", socket=root / "adapter.sock", host_root=root, poll_seconds=0.2)))
+"""
+
+
+@contextlib.contextmanager
+def process(root: Path) -> Iterator[subprocess.Popen[bytes]]:
+    started = subprocess.Popen([sys.executable, "-c", PROGRAM, str(root)])
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+
+
+async def first_snapshot(root: Path) -> pb.Snapshot:
+    async with aio.insecure_channel(f"unix:{root}/adapter.sock") as channel:
+        stub = adapter_pb2_grpc.AdapterStub(channel)
+        stream = stub.WatchCards(pb.WatchCardsRequest(), wait_for_ready=True, timeout=20)
+        return (await stream.read()).snapshot
+
+
+def children_of(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in path.read_text().split()]
+
+
+def wait_for_end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # It has ended already.
+        descriptor = os.pidfd_open(pid)
+        try:
+            assert select.select([descriptor], [], [], 10)[0]
+        finally:
+            os.close(descriptor)
+
+
+async def test_a_killed_adapter_leaves_no_process_and_says_the_same_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    machine.Bench(tmp_path).write(machine.make(2))
+    with process(tmp_path) as adapter:
+        before = await first_snapshot(tmp_path)
+        (forks,) = children_of(adapter.pid)
+        below = [forks, *children_of(forks)]
+        assert len(below) == 2
+        adapter.send_signal(signal.SIGKILL)
+        adapter.wait()
+    for pid in below:
+        wait_for_end(pid)
+    with process(tmp_path):
+        after = await first_snapshot(tmp_path)
+    assert [card.uuid for card in after.cards] == [card.uuid for card in before.cards]
+
+
+async def test_sigterm_ends_the_adapter_in_order(tmp_path: Path) -> None:
+    machine.Bench(tmp_path).write(machine.make(1))
+    with process(tmp_path) as adapter:
+        await first_snapshot(tmp_path)
+        adapter.send_signal(signal.SIGTERM)
+        assert adapter.wait(10) == 0
+
+
+async def test_an_adapter_without_its_zygote_ends_with_an_error(tmp_path: Path) -> None:
+    machine.Bench(tmp_path).write(machine.make(1))
+    with process(tmp_path) as adapter:
+        await first_snapshot(tmp_path)
+        (forks,) = children_of(adapter.pid)
+        os.kill(forks, signal.SIGKILL)
+        assert adapter.wait(20) == 1

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts over time, from sequences of what was read and raised."""
+
+import pytest
+
+from gpudeck.vendors import contract, health
+from gpudeck.vendors.nvidia import xids
+
+UNHEALTHY, HEALTHY, UNKNOWN = (
+    health.Verdict.UNHEALTHY,
+    health.Verdict.HEALTHY,
+    health.Verdict.UNKNOWN,
+)
+ADDRESS = "0000:1b:00.0"
+
+
+def at(seconds: float) -> health.Moment:
+    return health.Moment(steady=seconds, unix=1_000_000 + int(seconds))
+
+
+def reading(
+    *faults: contract.Fault,
+    recovery: contract.Recovery = contract.Recovery.UNKNOWN,
+    lifetime: int | None = None,
+) -> contract.CardReading:
+    return contract.CardReading(
+        address=ADDRESS, uuid="GPU-x", faults=faults, recovery=recovery, lifetime=lifetime
+    )
+
+
+def event(xid: int) -> contract.CardEvent:
+    return contract.CardEvent(address=ADDRESS, xid=xid, fault=xids.fault(xid))
+
+
+def healthy() -> health.Memory:
+    return health.after_reading(health.start(at(0)), reading(lifetime=100), at(0))
+
+
+def fault(reason: str, *, confirm: int = 1) -> contract.Fault:
+    return contract.Fault(reason=reason, message=f"{reason}.", confirm=confirm)
+
+
+def test_a_card_is_unknown_until_it_was_read() -> None:
+    assert health.start(at(0)).health.verdict is UNKNOWN
+    assert healthy().health.verdict is HEALTHY
+
+
+def test_a_fault_ends_after_two_clean_readings_and_not_before() -> None:
+    memory = health.after_reading(healthy(), reading(fault("RowRemapPending")), at(10))
+    assert (memory.health.verdict, memory.health.reason) == (UNHEALTHY, "RowRemapPending")
+    memory = health.after_reading(memory, reading(), at(20))
+    assert memory.health.verdict is UNHEALTHY
+    memory = health.after_reading(memory, reading(), at(30))
+    assert (memory.health.verdict, memory.health.since) == (HEALTHY, at(30).unix)
+
+
+def test_a_fault_that_must_be_confirmed_counts_only_in_a_row() -> None:
+    hot = fault("ThermalSlowdown", confirm=3)
+    memory = healthy()
+    for second, faults in enumerate(([hot], [hot], [], [hot], [hot])):
+        memory = health.after_reading(memory, reading(*faults), at(second))
+        assert memory.health.verdict is HEALTHY
+    memory = health.after_reading(memory, reading(hot), at(6))
+    assert memory.health.verdict is UNHEALTHY
+
+
+def test_since_and_message_stay_while_the_reason_does() -> None:
+    memory = health.after_failure(healthy(), contract.Fault(reason="GpuLost", message="A"), at(10))
+    memory = health.after_failure(memory, contract.Fault(reason="GpuLost", message="B"), at(20))
+    assert (memory.health.since, memory.health.message) == (at(10).unix, "A")
+
+
+def test_a_hardware_fault_stays_through_harmless_events_and_clean_readings() -> None:
+    """case-35: health is not "last event wins"."""
+    memory = healthy()
+    for second, number in ((10, 79), (11, 43), (12, 31), (13, 79)):
+        memory = health.after_event(memory, event(number), at(second))
+        memory = health.after_reading(memory, reading(lifetime=100 + second), at(second))
+        assert memory.health.verdict is UNHEALTHY
+    assert memory.health.since == at(10).unix
+    assert "Xid 79" in memory.health.message
+    assert memory.health.xid == 79
+    for second in range(20, 2000, 10):
+        memory = health.after_reading(memory, reading(lifetime=100 + second), at(second))
+    assert memory.health.verdict is UNHEALTHY
+
+
+def test_an_application_error_is_told_and_changes_no_verdict() -> None:
+    memory = health.after_event(healthy(), event(31), at(10))
+    assert (memory.health.verdict, memory.health.xid) == (HEALTHY, 31)
+
+
+def test_a_reset_of_the_card_ends_what_was_raised() -> None:
+    memory = health.after_event(healthy(), event(119), at(10))
+    memory = health.after_reading(memory, reading(lifetime=5), at(20))
+    assert memory.health.verdict is UNHEALTHY  # One more clean reading is wanted.
+    memory = health.after_reading(memory, reading(lifetime=6), at(30))
+    assert memory.health.verdict is HEALTHY
+
+
+def test_a_reset_while_the_card_was_lost_ends_what_was_raised() -> None:
+    memory = health.after_event(healthy(), event(79), at(10))
+    memory = health.after_failure(memory, fault("GpuLost"), at(20))
+    assert "Xid 79" in memory.health.message
+    for second in (30, 40):
+        memory = health.after_reading(memory, reading(lifetime=1), at(second))
+    assert memory.health.verdict is HEALTHY
+
+
+def test_a_recovery_that_the_driver_wanted_and_no_longer_wants_ends_what_was_raised() -> None:
+    memory = health.after_event(healthy(), event(95), at(10))
+    wanted = reading(fault("RecoveryActionRequired"), recovery=contract.Recovery.NEEDED)
+    memory = health.after_reading(memory, wanted, at(20))
+    for second in (30, 40):
+        done = reading(recovery=contract.Recovery.NONE)
+        memory = health.after_reading(memory, done, at(second))
+    assert memory.health.verdict is HEALTHY
+
+
+def test_a_driver_that_wants_no_recovery_is_believed_only_after_a_while() -> None:
+    memory = health.after_event(healthy(), event(74), at(10))
+    none = reading(recovery=contract.Recovery.NONE)
+    memory = health.after_reading(memory, none, at(20))
+    memory = health.after_reading(memory, none, at(20 + health.RECOVERY_SECONDS - 1))
+    assert memory.health.verdict is UNHEALTHY
+    for after in (1, 11):
+        memory = health.after_reading(memory, none, at(20 + health.RECOVERY_SECONDS + after))
+    assert memory.health.verdict is HEALTHY
+
+
+def test_a_query_that_fails_keeps_what_was_raised() -> None:
+    memory = health.after_event(healthy(), event(74), at(10))
+    none = reading(recovery=contract.Recovery.NONE)
+    memory = health.after_reading(memory, none, at(20))
+    memory = health.after_failure(memory, fault("NVMLQueryFailed"), at(200))
+    memory = health.after_reading(memory, none, at(330))
+    memory = health.after_reading(memory, none, at(340))
+    assert memory.health.verdict is UNHEALTHY
+
+
+def test_silence_makes_a_good_verdict_unknown_and_leaves_a_bad_one() -> None:
+    assert health.after_silence(healthy(), at(29)).health.verdict is HEALTHY
+    assert health.after_silence(healthy(), at(31)).health.verdict is UNKNOWN
+    bad = health.after_failure(healthy(), fault("GpuLost"), at(1))
+    assert health.after_silence(bad, at(1000)).health.verdict is UNHEALTHY
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 109, 63, 94, 154])
+def test_numbers_that_are_not_the_cards_fault(number: int) -> None:
+    assert xids.fault(number) is None
+
+
+@pytest.mark.parametrize("number", [48, 74, 79, 95, 119, 140, 9999])
+def test_numbers_that_are_the_cards_fault_and_unknown_ones(number: int) -> None:
+    found = xids.fault(number)
+    assert found is not None
+    assert f"Xid {number}" in found.message
