@@ -40,7 +40,7 @@ def check(found: Sequence[resource.AllocatedConfig]) -> None:
         )
 
 
-def _problems(parameters: msgspec.Raw | None, path: str) -> list[InvalidError]:
+def _problems(parameters: object, path: str) -> list[InvalidError]:
     content = _decoded(parameters)
     if not isinstance(content, dict):
         return [_problem(path, content, f"an object with apiVersion {API_VERSION} and a kind")]
@@ -60,11 +60,13 @@ def _problems(parameters: msgspec.Raw | None, path: str) -> list[InvalidError]:
     ]
 
 
-def _decoded(parameters: msgspec.Raw | None) -> Any:
+def _decoded(parameters: object) -> Any:
+    if not isinstance(parameters, msgspec.Raw):
+        return None
     try:
-        return msgspec.json.decode(parameters) if parameters is not None else None
+        return msgspec.json.decode(parameters)
     except msgspec.DecodeError:
-        return bytes(parameters or b"").decode(errors="replace")
+        return bytes(parameters).decode(errors="replace")
 
 
 def _problem(path: str, value: Any, allowed: str, what: str = "is not valid") -> InvalidError:

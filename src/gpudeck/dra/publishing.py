@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from gpudeck import logs
 from gpudeck.api import core, labels, resource, resources
-from gpudeck.api.meta import OwnerReference
+from gpudeck.api.meta import ObjectMeta, OwnerReference
 from gpudeck.dra import adapters, events, metrics, slices
 from gpudeck.errors import NotFoundError, UnavailableError
 from gpudeck.kube import client, queueing, watching
@@ -75,7 +75,7 @@ class Publisher:
             # The deletion of a slice that was made anew since says nothing about the new one.
             if known and change.old and known.metadata.uid == change.old.metadata.uid:
                 del self._existing[change.key]
-        elif known is None or _version(change.new) >= _version(known):
+        elif known is None or version_of(change.new.metadata) >= version_of(known.metadata):
             self._existing[change.key] = change.new
         self._wake()
 
@@ -186,7 +186,7 @@ class Publisher:
             published()
 
 
-def _version(each: resource.ResourceSlice) -> int:
+def version_of(meta: ObjectMeta) -> int:
     """The resource version as a number; servers of 1.35 and later promise that it is one."""
-    text = each.metadata.resource_version or ""
+    text = meta.resource_version or ""
     return int(text) if text.isdigit() else 0

@@ -37,6 +37,8 @@ class Reporter:
         self._publisher = publisher
         self._pool = names.pool_name(node_name)
         self._queue = queueing.Queue("physicalgpus", limit_seconds=30.0)
+        self._answers: dict[str, physicalgpu.PhysicalGPU] = {}
+        """What our own last writes came to, until the watch has seen as much."""
         self.cache = Cache(
             api,
             resources.PHYSICAL_GPU,
@@ -54,15 +56,26 @@ class Reporter:
         await self._queue.work(self._report, workers=4)
 
     def _changed(self, change: watching.Change[physicalgpu.PhysicalGPU]) -> None:
-        if change.new is not None:
+        if change.new is None:
+            self._answers.pop(change.key, None)
+        else:
             self._queue.add(change.key)
+
+    def _current(self, name: str) -> physicalgpu.PhysicalGPU | None:
+        cached, answer = self.cache.objects.get(name), self._answers.get(name)
+        if cached is None or answer is None:
+            return cached
+        if publishing.version_of(answer.metadata) > publishing.version_of(cached.metadata):
+            return answer
+        del self._answers[name]
+        return cached
 
     def _all(self) -> None:
         for name in self.cache.objects:
             self._queue.add(name)
 
     async def _report(self, name: str) -> None:
-        gpu = self.cache.objects.get(name)
+        gpu = self._current(name)
         if gpu is None or self._adapter.cards is None:
             return
         device = _device_of(gpu)
@@ -70,7 +83,7 @@ class Reporter:
         vendor = (gpu.metadata.labels or {}).get(labels.VENDOR)
         if device == "" or (card is None and vendor != self._adapter.vendor):
             return  # A card of another maker's adapter.
-        await self._write(gpu, self._of_adapter(gpu, card), labels.MANAGER_ADAPTER)
+        gpu = await self._write(gpu, self._of_adapter(gpu, card), labels.MANAGER_ADAPTER)
         published = self._publisher.published
         if published is not None:
             wanted = status.published_status(card, published, self._pool)
@@ -88,15 +101,16 @@ class Reporter:
         gpu: physicalgpu.PhysicalGPU,
         wanted: physicalgpu.PhysicalGPUStatus,
         manager: str,
-    ) -> None:
+    ) -> physicalgpu.PhysicalGPU:
+        """Write if need be; return the object as it is then."""
         if status.same(wanted, gpu.status):
-            return
+            return gpu
         old = gpu.status.conditions if gpu.status else None
         now = recording.timestamp()
         wanted.conditions = conditions.merge(old, wanted.conditions or (), now)
         body = physicalgpu.PhysicalGPU(metadata=ObjectMeta(name=gpu.metadata.name), status=wanted)
         try:
-            await self._api.apply(
+            answer = await self._api.apply(
                 resources.PHYSICAL_GPU,
                 body,
                 physicalgpu.PhysicalGPU,
@@ -105,6 +119,9 @@ class Reporter:
             )
         except NotFoundError:
             log.debug("A card's object was deleted meanwhile", name=gpu.metadata.name)
+            return gpu
+        self._answers[gpu.metadata.name] = answer
+        return answer
 
 
 def _device_of(gpu: physicalgpu.PhysicalGPU) -> str:

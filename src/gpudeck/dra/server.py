@@ -62,10 +62,12 @@ class Server:
             response.claims[claim.uid].error = _told("unprepare", claim, why) if why else ""
         return response
 
-    def health(
+    async def health(
         self, request: health_pb2.NodeWatchResourcesRequest, context: services.Context
     ) -> AsyncIterator[health_pb2.NodeWatchResourcesResponse]:
-        return self._verdicts.stream()
+        # gRPC tells a stream by the function: it must itself be an async generator.
+        async for report in self._verdicts.stream():
+            yield report
 
 
 def _references(claims: Sequence[dra_pb2.Claim]) -> list[Reference]:

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin's peers on its node: a kubelet's calls and a maker's adapter, with faults."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from gpudeck.adapter.v1 import adapter_pb2
+from gpudeck.kubelet.wire import dra_pb2, health_pb2, registration_pb2
+
+GIB = 1024**3
+
+
+def card(number: int, **changes: Any) -> adapter_pb2.Card:
+    """A healthy H100 on bus 0x10 + `number`."""
+    made = adapter_pb2.Card(
+        pci_address=f"0000:{0x10 + number:02x}:00.0",
+        uuid=f"GPU-00000000-0000-0000-0000-{number:012x}",
+        minor=number,
+        product_name="NVIDIA H100 80GB HBM3",
+        architecture="Hopper",
+        compute_api="CUDA",
+        compute_capability="9.0",
+        memory_bytes=80 * GIB,
+        driver=adapter_pb2.DriverState(
+            ready=True, reason="DriverReady", message="", version="580.65.06"
+        ),
+        api_driver_version="13.0",
+        health=adapter_pb2.Health(
+            verdict=adapter_pb2.VERDICT_HEALTHY, reason="Healthy", since_unix_seconds=1
+        ),
+        pcie_root="pci0000:10",
+        numa_node=0,
+    )
+    made.MergeFrom(adapter_pb2.Card(**changes))
+    return made
+
+
+def sick(number: int, reason: str = "HardwareXid") -> adapter_pb2.Card:
+    """A card with a verdict against it."""
+    health = adapter_pb2.Health(
+        verdict=adapter_pb2.VERDICT_UNHEALTHY, reason=reason, message="Xid 79: off the bus."
+    )
+    return card(number, health=health)
+
+
+def device(number: int) -> str:
+    """The DRA device name of `card(number)`."""
+    return f"gpu-0000-{0x10 + number:02x}-00-0"
+
+
+class Adapter:
+    """Serves gpudeck.adapter.v1 from a list of cards."""
+
+    def __init__(self, socket: Path, cards: Iterable[adapter_pb2.Card]) -> None:
+        self.socket = socket
+        self.cards = list(cards)
+        self.prepared: set[str] = set()
+        """UIDs of the claims that are prepared now."""
+        self.refusals: dict[str, adapter_pb2.Error] = {}
+        """By PCI address: what Prepare answers."""
+        self.prepare_calls = 0
+        self._server: grpc.aio.Server | None = None
+        self._changed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers((self._handler(),))
+        self._server.add_insecure_port(f"unix://{self.socket}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Go away as a killed process does."""
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+    def show(self, cards: Iterable[adapter_pb2.Card]) -> None:
+        """Change the inventory."""
+        self.cards = list(cards)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        def unary(method: Any, request: Any, response: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(
+                method,
+                request_deserializer=request.FromString,
+                response_serializer=response.SerializeToString,
+            )
+
+        pb2 = adapter_pb2
+        return grpc.method_handlers_generic_handler(
+            "gpudeck.adapter.v1.Adapter",
+            {
+                "Identify": unary(self._identify, pb2.IdentifyRequest, pb2.IdentifyResponse),
+                "Prepare": unary(self._prepare, pb2.PrepareRequest, pb2.PrepareResponse),
+                "Unprepare": unary(self._unprepare, pb2.UnprepareRequest, pb2.UnprepareResponse),
+                "WatchCards": grpc.unary_stream_rpc_method_handler(
+                    self._watch,
+                    request_deserializer=pb2.WatchCardsRequest.FromString,
+                    response_serializer=pb2.WatchCardsResponse.SerializeToString,
+                ),
+            },
+        )
+
+    async def _identify(self, request: Any, context: Any) -> adapter_pb2.IdentifyResponse:
+        return adapter_pb2.IdentifyResponse(
+            vendor="nvidia", adapter_version="0", heartbeat_seconds=5
+        )
+
+    async def _watch(
+        self, request: Any, context: Any
+    ) -> AsyncIterator[adapter_pb2.WatchCardsResponse]:
+        revision = 0
+        while True:
+            revision += 1
+            changed = self._changed
+            snapshot = adapter_pb2.Snapshot(revision=revision, cards=self.cards)
+            yield adapter_pb2.WatchCardsResponse(snapshot=snapshot)
+            await changed.wait()
+
+    async def _prepare(self, request: Any, context: Any) -> adapter_pb2.PrepareResponse:
+        self.prepare_calls += 1
+        return adapter_pb2.PrepareResponse(
+            claims=[self._prepared(each, request.hook_path) for each in request.claims]
+        )
+
+    def _prepared(
+        self, request: adapter_pb2.ClaimRequest, hook_path: str
+    ) -> adapter_pb2.PreparedClaim:
+        minors = {each.pci_address: each.minor for each in self.cards}
+        for each in request.devices:
+            if each.pci_address in self.refusals:
+                return adapter_pb2.PreparedClaim(
+                    uid=request.claim.uid, error=self.refusals[each.pci_address]
+                )
+        self.prepared.add(request.claim.uid)
+        hook = adapter_pb2.Hook(hook_name="createContainer", path=hook_path, args=["hook"])
+        return adapter_pb2.PreparedClaim(
+            uid=request.claim.uid,
+            shared=adapter_pb2.ContainerEdits(
+                env=["NVIDIA_VISIBLE_DEVICES=void"], hooks=[hook] if hook_path else []
+            ),
+            devices=[
+                adapter_pb2.PreparedDevice(name=each.name, edits=_edits(minors[each.pci_address]))
+                for each in request.devices
+            ],
+        )
+
+    async def _unprepare(self, request: Any, context: Any) -> adapter_pb2.UnprepareResponse:
+        for each in request.claims:
+            self.prepared.discard(each.claim.uid)
+        return adapter_pb2.UnprepareResponse(
+            claims=[adapter_pb2.UnpreparedClaim(uid=each.claim.uid) for each in request.claims]
+        )
+
+
+def _edits(minor: int) -> adapter_pb2.ContainerEdits:
+    path = f"/dev/nvidia{minor}"
+    node = adapter_pb2.DeviceNode(
+        path=path, host_path=f"/mnt/host{path}", type="c", major=195, minor=minor, permissions="rw"
+    )
+    return adapter_pb2.ContainerEdits(device_nodes=[node])
+
+
+class Kubelet:
+    """Calls a plugin as kubelet 1.37 does."""
+
+    def __init__(self, registry_dir: Path) -> None:
+        self._registry_dir = registry_dir
+        self._plugin: grpc.aio.Channel | None = None
+        self.info = registration_pb2.PluginInfo()
+
+    async def register(self) -> None:
+        """Find the one registration socket, ask who is there and accept it."""
+        (path,) = self._registry_dir.glob("*-reg.sock")
+        # The kubelet's dialer sets no authority, so the server sees the percent-encoded path.
+        authority = urllib.parse.quote(str(path), safe="")
+        options = [("grpc.default_authority", authority)]
+        async with grpc.aio.insecure_channel(f"unix://{path}", options=options) as channel:
+            ask: Any = channel.unary_unary(
+                "/pluginregistration.Registration/GetInfo",
+                request_serializer=registration_pb2.InfoRequest.SerializeToString,
+                response_deserializer=registration_pb2.PluginInfo.FromString,
+            )
+            tell: Any = channel.unary_unary(
+                "/pluginregistration.Registration/NotifyRegistrationStatus",
+                request_serializer=registration_pb2.RegistrationStatus.SerializeToString,
+                response_deserializer=registration_pb2.RegistrationStatusResponse.FromString,
+            )
+            self.info = await ask(registration_pb2.InfoRequest(), timeout=1)
+            status = registration_pb2.RegistrationStatus(plugin_registered=True)
+            await tell(status, timeout=5)
+        await self.close()
+        self._plugin = grpc.aio.insecure_channel(
+            f"unix:{self.info.endpoint}", options=[("grpc.default_authority", "localhost")]
+        )
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        if self._plugin is not None:
+            await self._plugin.close()
+
+    async def prepare(
+        self, *claims: dict[str, Any], version: str = "v1"
+    ) -> dict[str, dra_pb2.NodePrepareResourceResponse]:
+        """NodePrepareResources for claims as the API has them."""
+        request = dra_pb2.NodePrepareResourcesRequest(claims=map(_claim, claims))
+        response = await self._call(f"{version}.DRAPlugin/NodePrepareResources", request)
+        return dict(response.claims)
+
+    async def unprepare(self, *claims: dict[str, Any], version: str = "v1") -> dict[str, str]:
+        """NodeUnprepareResources; returns the errors."""
+        request = dra_pb2.NodeUnprepareResourcesRequest(claims=map(_claim, claims))
+        response = await self._call(f"{version}.DRAPlugin/NodeUnprepareResources", request)
+        return {uid: each.error for uid, each in response.claims.items()}
+
+    async def health(self, version: str = "v1") -> health_pb2.NodeWatchResourcesResponse:
+        """The first message of the health stream."""
+        assert self._plugin is not None
+        watch: Any = self._plugin.unary_stream(
+            f"/{version}.DRAResourceHealth/NodeWatchResources",
+            request_serializer=health_pb2.NodeWatchResourcesRequest.SerializeToString,
+            response_deserializer=health_pb2.NodeWatchResourcesResponse.FromString,
+        )
+        call = watch(health_pb2.NodeWatchResourcesRequest())
+        try:
+            response: health_pb2.NodeWatchResourcesResponse = await call.read()
+        finally:
+            call.cancel()
+        return response
+
+    async def _call(self, method: str, request: Any) -> Any:
+        assert self._plugin is not None
+        name = type(request).__name__.replace("Request", "Response")
+        call: Any = self._plugin.unary_unary(
+            f"/k8s.io.kubelet.pkg.apis.dra.{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=getattr(dra_pb2, name).FromString,
+        )
+        return await call(request, timeout=45)
+
+
+def _claim(claim: dict[str, Any]) -> dra_pb2.Claim:
+    meta = claim["metadata"]
+    return dra_pb2.Claim(namespace=meta["namespace"], uid=meta["uid"], name=meta["name"])

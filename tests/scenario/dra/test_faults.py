@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a claim comes to when processes, files, peers or whole boots go away in between."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from tests.scenario.dra.conftest import World
+from tests.scenario.dra.standins import device
+
+from gpudeck.api import resources
+from gpudeck.dra import adapters
+
+
+async def test_a_restarted_plugin_gives_the_same_answer_without_its_peers(world: World) -> None:
+    claim = world.claim("c", 1)
+    first = await world.kubelet.prepare(claim)
+    await world.restart()
+    await world.adapter.stop()
+    await world.api.stop()
+    assert await world.kubelet.prepare(claim) == first
+    assert await world.kubelet.unprepare(claim) == {"uid-c": ""}
+    assert (world.specs(), world.states()) == ([], {})
+
+
+@pytest.mark.parametrize("damage", ["lost", "changed"])
+async def test_a_cdi_spec_is_made_again_by_a_repeated_prepare(world: World, damage: str) -> None:
+    claim = world.claim("c", 1)
+    await world.kubelet.prepare(claim)
+    wanted = world.spec("c")
+    path = world.cdi_root / "k8s.gpu.deckhouse.io-claim_uid-c.json"
+    path.unlink() if damage == "lost" else path.write_text("{}")
+    await world.adapter.stop()
+    await world.api.stop()
+    assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+    assert world.spec("c") == wanted
+
+
+async def test_a_boot_drops_what_was_prepared_and_prepares_anew(world: World) -> None:
+    claim, other = world.claim("c", 1), world.claim("gone", 2)
+    await world.kubelet.prepare(claim, other)
+    await world.stop()
+    world.boot("boot-2")
+    await world.start()
+    assert world.states() == {}
+    await world.published(4)
+    calls = world.adapter.prepare_calls
+    assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+    assert (world.specs(), world.states()) == (["c"], {"c": "PrepareCompleted"})
+    assert world.adapter.prepare_calls == calls + 1
+
+
+async def test_a_checkpoint_without_a_boot_id_counts_as_this_boots(world: World) -> None:
+    claim = world.claim("c", 1)
+    world.boot_id_file.unlink()
+    await world.restart()
+    await world.published(4)
+    first = await world.kubelet.prepare(claim)
+    world.boot_id_file.write_text("boot-1")
+    await world.restart()
+    assert await world.kubelet.prepare(claim) == first
+    assert world.adapter.prepare_calls == 1
+
+
+@pytest.mark.parametrize("content", ["", "{", "garbage", '{"version":"v9"}', None])
+async def test_an_unusable_checkpoint_is_replaced_and_said(
+    world: World, content: str | None
+) -> None:
+    claim, other = world.claim("c", 1), world.claim("other", 2)
+    first = await world.kubelet.prepare(claim, other)
+    await world.stop()
+    whole = world.checkpoint.read_text()
+    world.checkpoint.write_text(whole[: len(whole) // 2] if content is None else content)
+    bad = world.checkpoint.read_text()
+    await world.start()
+    assert await world.until(lambda: "CheckpointReplaced" in world.events())
+    assert (world.data_dir / "checkpoint.corrupt-0").read_text() == bad
+    assert world.specs() == ["c", "other"]
+    await world.published(4)
+    again = (await world.kubelet.prepare(claim))["uid-c"]
+    assert (again.error, again.devices) == ("", first["uid-c"].devices)
+    late = world.claim("late", 2)
+    refused = (await world.kubelet.prepare(late))["uid-late"].error
+    assert refused.startswith("DeviceHeld: ")
+    assert "t/other" in refused
+    assert await world.kubelet.unprepare(other) == {"uid-other": ""}
+    assert (await world.kubelet.prepare(late))["uid-late"].error == ""
+
+
+async def test_a_checkpoint_damaged_while_the_plugin_runs_is_replaced_too(world: World) -> None:
+    claim = world.claim("c", 1)
+    await world.kubelet.prepare(claim)
+    world.checkpoint.write_text("")
+    assert await world.kubelet.unprepare(claim) == {"uid-c": ""}
+    assert (world.specs(), world.states()) == ([], {})
+
+
+async def test_a_deleted_checkpoint_beside_cdi_specs_is_rebuilt(world: World) -> None:
+    await world.kubelet.prepare(world.claim("c", 1))
+    await world.stop()
+    world.checkpoint.unlink()
+    await world.start()
+    assert world.states() == {"c": "Recovered"}
+    assert world.specs() == ["c"]
+
+
+async def test_one_bad_entry_is_quarantined_and_the_rest_goes_on(world: World) -> None:
+    good, odd = world.claim("good", 1), world.claim("odd", 2)
+    await world.kubelet.prepare(good, odd)
+    await world.stop()
+    rewrite(world, "uid-odd", {"state": "PrepareTwisted"})
+    await world.start()
+    assert await world.until(lambda: "CheckpointEntryQuarantined" in world.events())
+    assert (await world.kubelet.prepare(good))["uid-good"].error == ""
+    assert world.specs() == ["good", "odd"]
+    assert await world.kubelet.unprepare(odd) == {"uid-odd": ""}
+    assert (world.specs(), list(world.states())) == (["good"], ["good"])
+
+
+async def test_unknown_fields_of_a_newer_checkpoint_are_passed_over(world: World) -> None:
+    claim = world.claim("c", 1)
+    first = await world.kubelet.prepare(claim)
+    await world.stop()
+    entry = json.loads(world.checkpoint.read_text())["data"]["claims"]["uid-c"]
+    rewrite(world, "uid-c", {**entry, "sharing": {"strategy": "New"}})
+    await world.start()
+    assert await world.kubelet.prepare(claim) == first
+
+
+async def test_a_kill_after_prepare_started_is_rolled_back(world: World) -> None:
+    claim = world.claim("c", 1)
+    await world.kubelet.prepare(claim)
+    await world.stop()
+    entry = json.loads(world.checkpoint.read_text())["data"]["claims"]["uid-c"]
+    rewrite(world, "uid-c", {**entry, "state": "PrepareStarted"})
+    (world.data_dir / ".checkpoint.json.0123456789ab.tmp").write_text("half")
+    await world.start()
+    assert (world.states(), world.specs()) == ({}, [])
+    assert list(world.data_dir.glob(".*.tmp")) == []
+    await world.published(4)
+    assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+
+
+async def test_a_spec_without_an_entry_is_removed_at_the_start(world: World) -> None:
+    await world.kubelet.prepare(world.claim("c", 1))
+    await world.stop()
+    left = world.cdi_root / "k8s.gpu.deckhouse.io-claim_uid-left.json"
+    foreign = world.cdi_root / "nvidia.com-gpu.json"
+    left.write_text("{}")
+    foreign.write_text("{}")
+    await world.start()
+    assert (world.specs(), foreign.exists()) == (["c"], True)
+
+
+async def test_a_card_that_is_still_held_is_refused_with_the_holders_name(world: World) -> None:
+    await world.kubelet.prepare(world.claim("first", 1))
+    error = (await world.kubelet.prepare(world.claim("second", 1)))["uid-second"].error
+    assert error == (
+        f"DeviceHeld: device {device(1)} is held by claim t/first (UID uid-first) of "
+        "pod t/pod-of-first, which has not been unprepared"
+    )
+
+
+async def test_a_card_of_a_claim_that_is_gone_waits_for_the_kubelet(world: World) -> None:
+    first, second = world.claim("first", 1), world.claim("second", 1)
+    await world.kubelet.prepare(first)
+    world.forget_claim("first")
+    error = (await world.kubelet.prepare(second))["uid-second"].error
+    assert error.startswith("DeviceBeingReleased: ")
+    await world.kubelet.unprepare(first)
+    assert (await world.kubelet.prepare(second))["uid-second"].error == ""
+
+
+async def test_two_claims_of_one_call_cannot_have_the_same_card(world: World) -> None:
+    answer = await world.kubelet.prepare(world.claim("a", 1), world.claim("b", 1))
+    assert answer["uid-a"].error == ""
+    assert answer["uid-b"].error.startswith("DeviceHeld: ")
+
+
+async def test_admin_access_looks_at_a_card_that_another_holds(world: World) -> None:
+    await world.kubelet.prepare(world.claim("user", 1))
+    answer = await world.kubelet.prepare(world.claim("admin", 1, adminAccess=True))
+    assert answer["uid-admin"].error == ""
+
+
+async def test_an_assumed_holder_is_dropped_when_the_api_no_longer_names_it(world: World) -> None:
+    world.claim("assumed", 1)
+    await world.stop()
+    world.checkpoint.write_text("")
+    await world.start()
+    await world.published(4)
+    assert (await world.kubelet.prepare(world.claim("x", 0)))["uid-x"].error == ""
+    assert world.states() == {"assumed": "Recovered", "x": "PrepareCompleted"}
+    world.forget_claim("assumed")
+    assert (await world.kubelet.prepare(world.claim("next", 1)))["uid-next"].error == ""
+
+
+async def test_a_new_claim_is_refused_in_words_while_the_api_is_away(world: World) -> None:
+    claim = world.claim("c", 1)
+    await world.api.stop()
+    error = (await world.kubelet.prepare(claim))["uid-c"].error
+    assert error.startswith(
+        "Unavailable: GET /apis/resource.k8s.io/v1/namespaces/t/resourceclaims/c"
+    )
+    await world.api.start()
+    assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+
+
+async def test_a_new_claim_is_refused_in_words_while_the_adapter_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapters, "REACH_SECONDS", 0.05)
+    claim = world.claim("c", 1)
+    await world.adapter.stop()
+    error = (await world.kubelet.prepare(claim))["uid-c"].error
+    assert error.startswith("AdapterUnavailable: the nvidia adapter on this node")
+    monkeypatch.undo()
+    await world.adapter.start()
+    assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+    assert world.api.objects(resources.RESOURCE_SLICE)
+
+
+def rewrite(world: World, uid: str, entry: object) -> None:
+    """Put `entry` into the checkpoint, with a right checksum."""
+    file = json.loads(world.checkpoint.read_text())
+    file["data"]["claims"][uid] = entry
+    data = json.dumps(file["data"], separators=(",", ":"))
+    digest = "sha256:" + hashlib.sha256(data.encode()).hexdigest()
+    head = json.dumps({"version": "v1", "checksum": digest})
+    world.checkpoint.write_text(f'{head[:-1]}, "data": {data}}}')

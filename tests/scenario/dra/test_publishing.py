@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cluster sees of a node's cards, and how it is kept that way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.scenario.dra.conftest import NODE, World
+from tests.scenario.dra.standins import card, device, sick
+
+from gpudeck.adapter.v1 import adapter_pb2
+from gpudeck.api import resources
+
+TAINT = "gpu.deckhouse.io/unhealthy"
+
+
+async def test_cards_become_devices_of_one_pool(world: World) -> None:
+    (found,) = world.api.objects(resources.RESOURCE_SLICE).values()
+    assert found["spec"]["pool"] == {"name": NODE, "generation": 1, "resourceSliceCount": 1}
+    (owner,) = found["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Node", "node-uid", True)
+    first = world.devices()[0]
+    assert first["name"] == device(0)
+    assert first["attributes"]["cudaComputeCapability"] == {"version": "9.0.0"}
+    assert first["attributes"]["driverVersion"] == {"version": "580.65.6"}
+    assert first["capacity"] == {"memory": {"value": "80Gi"}}
+
+
+async def test_an_unchanged_inventory_writes_nothing(world: World) -> None:
+    writes = len(world.api.writes)
+    world.adapter.show(world.adapter.cards)
+    world.adapter.show([*world.adapter.cards, card(4)])
+    await world.published(5)
+    slices = [each for each in world.api.writes[writes:] if "resourceslices" in each.path]
+    assert len(slices) == 1
+
+
+async def test_slices_that_the_kubelet_wipes_come_back_at_once(world: World) -> None:
+    for name in world.api.objects(resources.RESOURCE_SLICE):
+        world.api.remove(resources.RESOURCE_SLICE, name)
+    await world.published(4)
+
+
+async def test_an_edit_by_somebody_else_is_put_right(world: World) -> None:
+    ((name, found),) = world.api.objects(resources.RESOURCE_SLICE).items()
+    edited = {**found, "spec": {**found["spec"], "devices": found["spec"]["devices"][:1]}}
+    world.api.put(resources.RESOURCE_SLICE, edited)
+    await world.published(4)
+    assert list(world.api.objects(resources.RESOURCE_SLICE)) == [name]
+
+
+async def test_a_sick_card_is_tainted_and_comes_back_when_it_is_well(world: World) -> None:
+    world.adapter.show([card(0), sick(1), card(2), card(3)])
+    await world.until(lambda: taints(world)[1])
+    assert taints(world)[1] == [(TAINT, "HardwareXid", "NoSchedule")]
+    assert taints(world)[0] == []
+    world.adapter.show(map(card, range(4)))
+    await world.until(lambda: not taints(world)[1])
+
+
+async def test_an_unknown_verdict_keeps_the_taint_over_a_restart(world: World) -> None:
+    world.adapter.show([card(0), sick(1), card(2), card(3)])
+    await world.until(lambda: taints(world)[1])
+    await world.stop()
+    unknown = adapter_pb2.Health(verdict=adapter_pb2.VERDICT_UNKNOWN, reason="NotReadYet")
+    cards = [card(number) for number in range(5)]
+    cards[1].health.CopyFrom(unknown)
+    cards[2].health.CopyFrom(unknown)
+    world.adapter.show(cards)
+    await world.start()
+    await world.published(5)
+    assert [bool(each) for each in taints(world)] == [False, True, False, False, False]
+
+
+async def test_a_card_without_its_driver_is_not_published(world: World) -> None:
+    cards = [card(number) for number in range(4)]
+    cards[2].driver.ready = False
+    world.adapter.show(cards)
+    await world.published(3)
+    assert device(2) not in [each["name"] for each in world.devices()]
+
+
+async def test_a_restart_before_the_adapter_answers_leaves_the_slices(world: World) -> None:
+    await world.stop()
+    await world.adapter.stop()
+    before = world.api.objects(resources.RESOURCE_SLICE)
+    asked = len(world.api.seen)
+    await world.start()
+    await world.until(lambda: watches(world, asked) == {"resourceslices", "physicalgpus"})
+    assert world.api.objects(resources.RESOURCE_SLICE) == before
+
+
+async def test_the_pool_without_cards_has_one_empty_slice(world: World) -> None:
+    world.adapter.show([])
+    await world.published(0)
+    (found,) = world.api.objects(resources.RESOURCE_SLICE).values()
+    assert found["spec"]["pool"]["resourceSliceCount"] == 1
+
+
+async def test_the_status_of_a_card_says_what_the_adapter_says(world: World) -> None:
+    add_physical_gpu(world, 0)
+    status = await world.until(lambda: reported(world, 0))
+    assert status["capabilities"]["productName"] == "NVIDIA H100 80GB HBM3"
+    assert status["capabilities"]["memoryMiB"] == 81920
+    assert status["currentState"] == {
+        "driverType": "Nvidia",
+        "driverVersion": "580.65.06",
+        "partitioning": {"mode": "NotAvailable"},
+        "uuid": card(0).uuid,
+    }
+    assert verdicts(status) == {
+        "DriverReady": ("True", "DriverReady"),
+        "HardwareHealthy": ("True", "Healthy"),
+        "Published": ("True", "Published"),
+    }
+    owners = world.api.owners(resources.PHYSICAL_GPU, name_of(0))
+    assert {"gpudeck-adapter", "gpudeck-dra-plugin"} <= set(owners)
+
+
+async def test_a_verdict_reaches_the_status_and_the_kubelet(world: World) -> None:
+    add_physical_gpu(world, 1)
+    await world.until(lambda: reported(world, 1))
+    world.adapter.show([card(0), sick(1, "Hung"), card(2), card(3)])
+    await world.until(lambda: verdicts(reported(world, 1))["HardwareHealthy"] == ("False", "Hung"))
+    for version in ("v1", "v1alpha1"):
+        report = {
+            each.device.device_name: each for each in (await world.kubelet.health(version)).devices
+        }
+        assert [report[device(number)].health for number in range(2)] == [1, 2]
+        assert report[device(1)].message == "Hung: Xid 79: off the bus."
+
+
+async def test_a_card_that_the_adapter_lost_keeps_its_facts_and_no_verdict(world: World) -> None:
+    add_physical_gpu(world, 1)
+    await world.until(lambda: reported(world, 1))
+    world.adapter.show([card(0)])
+    await world.until(lambda: verdicts(reported(world, 1))["Published"][0] == "False")
+    status = reported(world, 1)
+    assert verdicts(status)["HardwareHealthy"] == ("Unknown", "CardNotSeen")
+    assert status["currentState"]["uuid"] == card(1).uuid
+
+
+async def test_a_quiet_node_writes_nothing(world: World) -> None:
+    for number in range(4):
+        add_physical_gpu(world, number)
+    await world.until(lambda: all(reported(world, number) for number in range(4)))
+    writes = len(world.api.writes)
+    world.adapter.show(world.adapter.cards)
+    asked = len(world.api.seen)
+    world.api.cut_streams()
+    await world.until(lambda: watches(world, asked) == {"resourceslices", "physicalgpus"})
+    add_physical_gpu(world, 5)  # Its status is written after whatever was waiting.
+    await world.until(lambda: verdicts(reported(world, 5, all_of_it=False)))
+    others = [each.path for each in world.api.writes[writes:] if name_of(5) not in each.path]
+    assert others == []
+
+
+def watches(world: World, since: int) -> set[str]:
+    """What the plugin has begun to watch since a request's number."""
+    seen = world.api.seen[since:]
+    return {each.path.rpartition("/")[2] for each in seen if each.query.get("watch")}
+
+
+def taints(world: World) -> list[list[tuple[str, str, str]]]:
+    return [
+        [(each["key"], each["value"], each["effect"]) for each in found.get("taints") or ()]
+        for found in world.devices()
+    ]
+
+
+def name_of(number: int) -> str:
+    return f"{NODE}-{device(number).removeprefix('gpu-')}"
+
+
+def add_physical_gpu(world: World, number: int) -> None:
+    """What the node agent writes."""
+    marks = {"gpu.deckhouse.io/node": NODE, "gpu.deckhouse.io/vendor": "nvidia"}
+    world.api.put(
+        resources.PHYSICAL_GPU,
+        {
+            "metadata": {"name": name_of(number), "labels": marks},
+            "status": {
+                "pciInfo": {"address": card(number).pci_address},
+                "currentState": {"driverType": "Nvidia"},
+            },
+        },
+    )
+
+
+def reported(world: World, number: int, *, all_of_it: bool = True) -> dict[str, Any]:
+    """The status of a card once both managers have written; else nothing."""
+    status: dict[str, Any] = world.api.objects(resources.PHYSICAL_GPU)[name_of(number)]["status"]
+    return status if not all_of_it or len(status.get("conditions") or ()) == 3 else {}
+
+
+def verdicts(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    found = status.get("conditions") or ()
+    return {each["type"]: (each["status"], each["reason"]) for each in found}
