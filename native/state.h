@@ -98,8 +98,9 @@ struct sim_facts {
     uint32_t app_graphics, app_memory;
     struct sim_clocks clocks[SIM_CLOCKS];
     uint32_t power_default_mw, power_min_mw, power_max_mw, power_idle_mw;
-    int32_t temperature_idle, temperature_load, margin; /* margin: 1 = limits are T.Limit offsets. */
-    int32_t shutdown, slowdown, gpu_max, memory_max;    /* SIM_NO_LIMIT when not reported. */
+    int32_t temperature_idle, temperature_load;
+    int32_t margin; /* The temperature at which T.Limit is 0; 0 when limits are absolute. */
+    int32_t shutdown, slowdown, gpu_max, memory_max; /* SIM_NO_LIMIT when not reported. */
     uint32_t pcie_max_gen, pcie_gpu_max_gen, pcie_max_width;
     uint32_t nvlink_version, nvlink_count, nvlink_mbps, c2c;
     struct sim_link links[SIM_LINKS];

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Initialisation, handles and the calls that concern no single card.
+ *
+ * The list of cards is made at the first nvmlInit and stays until the last nvmlShutdown, as with
+ * the real library: what is plugged in between is seen after the next initialisation.
+ */
+#define _GNU_SOURCE
+#include "library.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct nvmlDevice_st { char place; };
+struct nvmlGpuInstance_st { char place; };
+struct nvmlComputeInstance_st { char place; };
+
+/* A handle is an address in these tables: nothing to allocate, and garbage is recognised. */
+static struct nvmlDevice_st card_handles[SIM_CARDS];
+static struct nvmlDevice_st mig_handles[SIM_CARDS * SIM_INSTANCES * SIM_COMPUTE];
+static struct nvmlGpuInstance_st gi_handles[SIM_CARDS * SIM_INSTANCES];
+static struct nvmlComputeInstance_st ci_handles[SIM_CARDS * SIM_INSTANCES * SIM_COMPUTE];
+
+static pthread_mutex_t initialising = PTHREAD_MUTEX_INITIALIZER;
+static unsigned references;
+static unsigned visible[SIM_CARDS], visible_total;
+
+bool library_ready(void) { return __atomic_load_n(&references, __ATOMIC_ACQUIRE) > 0; }
+
+nvmlDevice_t handle_of_card(unsigned card) { return &card_handles[card]; }
+nvmlDevice_t handle_of_mig(unsigned card, unsigned gi, unsigned ci)
+{
+    return &mig_handles[(card * SIM_INSTANCES + gi) * SIM_COMPUTE + ci];
+}
+nvmlGpuInstance_t handle_of_gpu_instance(unsigned card, unsigned gi)
+{
+    return &gi_handles[card * SIM_INSTANCES + gi];
+}
+nvmlComputeInstance_t handle_of_compute_instance(unsigned card, unsigned gi, unsigned ci)
+{
+    return &ci_handles[(card * SIM_INSTANCES + gi) * SIM_COMPUTE + ci];
+}
+
+unsigned visible_count(void) { return visible_total; }
+unsigned visible_card(unsigned index) { return visible[index]; }
+unsigned visible_index(unsigned card)
+{
+    for (unsigned i = 0; i < visible_total; i++)
+        if (visible[i] == card)
+            return i;
+    return SIM_ANY;
+}
+
+bool is_administrator(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2];
+    memset(sets, 0, sizeof sets);
+    if (syscall(SYS_capget, &header, sets) != 0)
+        return false;
+    return sets[0].effective >> CAP_SYS_ADMIN & 1;
+}
+
+static int by_bus(const void *left, const void *right)
+{
+    const struct sim_facts *a = &sim_host->cards[*(const unsigned *)left].facts;
+    const struct sim_facts *b = &sim_host->cards[*(const unsigned *)right].facts;
+    if (a->domain != b->domain)
+        return a->domain < b->domain ? -1 : 1;
+    if (a->bus != b->bus)
+        return a->bus < b->bus ? -1 : 1;
+    return a->device < b->device ? -1 : a->device > b->device;
+}
+
+static void look_for_cards(void)
+{
+    char node[32];
+    visible_total = 0;
+    for (unsigned card = 0; card < sim_host->card_count && card < SIM_CARDS; card++) {
+        struct sim_state state;
+        sim_read(card, &state);
+        snprintf(node, sizeof node, "nvidia%u", sim_host->cards[card].facts.minor);
+        if (!state.excluded && sim_node_error(node) == 0)
+            visible[visible_total++] = card;
+    }
+    qsort(visible, visible_total, sizeof *visible, by_bus);
+}
+
+static nvmlReturn_t attach(void)
+{
+    int control = sim_node_error("nvidiactl");
+    if (control == EPERM || control == EACCES)
+        return NVML_ERROR_UNKNOWN; /* What a process sees that lost its device cgroup. */
+    if (control != 0)
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    int opened = sim_open(sim_default_folder());
+    if (opened != SIM_OK)
+        return (nvmlReturn_t)opened;
+    if (sim_host->init_code)
+        return sim_host->init_code;
+    look_for_cards();
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+    nvmlReturn_t result = NVML_SUCCESS;
+    (void)flags;
+    pthread_mutex_lock(&initialising);
+    if (references == 0)
+        result = attach();
+    if (result == NVML_SUCCESS)
+        __atomic_add_fetch(&references, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&initialising);
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+EXPORT nvmlReturn_t nvmlInit(void) { return nvmlInitWithFlags(0); }
+
+EXPORT nvmlReturn_t nvmlShutdown(void)
+{
+    nvmlReturn_t result = NVML_SUCCESS;
+    pthread_mutex_lock(&initialising);
+    if (references == 0)
+        result = NVML_ERROR_UNINITIALIZED;
+    else
+        __atomic_sub_fetch(&references, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&initialising);
+    return result;
+}
+
+/* The place of a handle in a table, or -1: compares addresses only. */
+static long place_in(const void *handle, const void *table, size_t entries)
+{
+    uintptr_t at = (uintptr_t)handle, from = (uintptr_t)table;
+    return at >= from && at < from + entries ? (long)(at - from) : -1;
+}
+
+static bool locate(nvmlDevice_t handle, struct view *view)
+{
+    long place = place_in(handle, card_handles, sizeof card_handles);
+    view->gpu_instance = view->compute_instance = SIM_ANY;
+    if (place >= 0) {
+        view->card = (unsigned)place;
+        return true;
+    }
+    place = place_in(handle, mig_handles, sizeof mig_handles);
+    if (place < 0)
+        return false;
+    view->compute_instance = (uint32_t)place % SIM_COMPUTE;
+    view->gpu_instance = (uint32_t)place / SIM_COMPUTE % SIM_INSTANCES;
+    view->card = (unsigned)place / SIM_COMPUTE / SIM_INSTANCES;
+    return true;
+}
+
+static nvmlReturn_t look(struct view *view, const char *function)
+{
+    NEED(view->card < sim_host->card_count, NVML_ERROR_INVALID_ARGUMENT);
+    view->facts = &sim_host->cards[view->card].facts;
+    return (nvmlReturn_t)sim_faults(view->card, function, &view->state);
+}
+
+nvmlReturn_t view_device(nvmlDevice_t handle, unsigned kinds, const char *function,
+                         struct view *view)
+{
+    ENTER_LIBRARY();
+    NEED(locate(handle, view), NVML_ERROR_INVALID_ARGUMENT);
+    nvmlReturn_t result = look(view, function);
+    if (result != NVML_SUCCESS)
+        return result;
+    if (view->gpu_instance == SIM_ANY)
+        return kinds & WHOLE ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+    const struct sim_instance *instance = &view->state.instances[view->gpu_instance];
+    if (!instance->present || !instance->compute[view->compute_instance].present)
+        return NVML_ERROR_NOT_FOUND;
+    return kinds & MIG ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t view_gpu_instance(nvmlGpuInstance_t handle, const char *function, struct view *view)
+{
+    ENTER_LIBRARY();
+    long place = place_in(handle, gi_handles, sizeof gi_handles);
+    NEED(place >= 0, NVML_ERROR_INVALID_ARGUMENT);
+    view->card = (unsigned)place / SIM_INSTANCES;
+    view->gpu_instance = (uint32_t)place % SIM_INSTANCES;
+    view->compute_instance = SIM_ANY;
+    nvmlReturn_t result = look(view, function);
+    if (result == NVML_SUCCESS && !view->state.instances[view->gpu_instance].present)
+        return NVML_ERROR_NOT_FOUND;
+    return result;
+}
+
+nvmlReturn_t view_compute_instance(nvmlComputeInstance_t handle, const char *function,
+                                   struct view *view)
+{
+    ENTER_LIBRARY();
+    long place = place_in(handle, ci_handles, sizeof ci_handles);
+    NEED(place >= 0, NVML_ERROR_INVALID_ARGUMENT);
+    view->card = (unsigned)place / SIM_COMPUTE / SIM_INSTANCES;
+    view->gpu_instance = (uint32_t)place / SIM_COMPUTE % SIM_INSTANCES;
+    view->compute_instance = (uint32_t)place % SIM_COMPUTE;
+    nvmlReturn_t result = look(view, function);
+    if (result != NVML_SUCCESS)
+        return result;
+    const struct sim_instance *instance = &view->state.instances[view->gpu_instance];
+    if (!instance->present || !instance->compute[view->compute_instance].present)
+        return NVML_ERROR_NOT_FOUND;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t put_string(char *to, unsigned int length, const char *from)
+{
+    NEED_POINTER(to);
+    NEED(strlen(from) < length, NVML_ERROR_INSUFFICIENT_SIZE);
+    memcpy(to, from, strlen(from) + 1);
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    ENTER_LIBRARY();
+    NEED_POINTER(count);
+    *count = visible_total;
+    return NVML_SUCCESS;
+}
+
+/* The unversioned call of old clients leaves out what cannot be used. */
+EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
+{
+    ENTER_LIBRARY();
+    NEED_POINTER(count);
+    *count = 0;
+    for (unsigned i = 0; i < visible_total; i++) {
+        struct sim_state state;
+        sim_read(visible[i], &state);
+        *count += !state.lost;
+    }
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t give(unsigned card, const char *function, nvmlDevice_t *device)
+{
+    struct sim_state state;
+    nvmlReturn_t result = (nvmlReturn_t)sim_faults(card, function, &state);
+    if (result == NVML_SUCCESS)
+        *device = handle_of_card(card);
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+    ENTER_LIBRARY();
+    NEED(device && index < visible_total, NVML_ERROR_INVALID_ARGUMENT);
+    return give(visible[index], __func__, device);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+static bool parse_bus_id(const char *text, unsigned bus_id[4])
+{
+    int end = 0;
+    bus_id[3] = 0;
+    if (sscanf(text, "%x:%x:%x.%x%n", &bus_id[0], &bus_id[1], &bus_id[2], &bus_id[3], &end) == 4)
+        return text[end] == 0;
+    bus_id[0] = 0;
+    return sscanf(text, "%x:%x.%x%n", &bus_id[1], &bus_id[2], &bus_id[3], &end) == 3 &&
+           text[end] == 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *text, nvmlDevice_t *device)
+{
+    unsigned bus_id[4];
+    ENTER_LIBRARY();
+    NEED(text && device && parse_bus_id(text, bus_id), NVML_ERROR_INVALID_ARGUMENT);
+    for (unsigned i = 0; i < visible_total; i++) {
+        const struct sim_facts *facts = &sim_host->cards[visible[i]].facts;
+        if (facts->domain == bus_id[0] && facts->bus == bus_id[1] && facts->device == bus_id[2])
+            return give(visible[i], __func__, device);
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *text, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(text, device);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
+{
+    ENTER_LIBRARY();
+    NEED(serial && device, NVML_ERROR_INVALID_ARGUMENT);
+    for (unsigned i = 0; i < visible_total; i++) {
+        const struct sim_facts *facts = &sim_host->cards[visible[i]].facts;
+        if (*facts->serial && strcmp(facts->serial, serial) == 0)
+            return give(visible[i], __func__, device);
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+static bool find_mig(unsigned card, const char *uuid, nvmlDevice_t *device)
+{
+    struct sim_state state;
+    char own[96];
+    sim_read(card, &state);
+    for (unsigned gi = 0; gi < SIM_INSTANCES; gi++)
+        for (unsigned ci = 0; ci < SIM_COMPUTE && state.instances[gi].present; ci++) {
+            if (!state.instances[gi].compute[ci].present || !capability_visible(card, gi, ci))
+                continue;
+            mig_uuid(&sim_host->cards[card].facts, gi, ci, own, sizeof own);
+            if (strcasecmp(own, uuid) == 0) {
+                *device = handle_of_mig(card, gi, ci);
+                return true;
+            }
+        }
+    return false;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    ENTER_LIBRARY();
+    NEED(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
+    for (unsigned i = 0; i < visible_total; i++)
+        if (strcasecmp(sim_host->cards[visible[i]].facts.uuid, uuid) == 0)
+            return give(visible[i], __func__, device);
+    for (unsigned i = 0; i < visible_total && strncasecmp(uuid, "MIG-", 4) == 0; i++)
+        if (find_mig(visible[i], uuid, device))
+            return NVML_SUCCESS;
+    return NVML_ERROR_NOT_FOUND;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
+{
+    char text[96];
+    ENTER_LIBRARY();
+    NEED_POINTER(device);
+    NEED_VERSION(uuid, 1);
+    if (uuid->type == 1) {
+        snprintf(text, sizeof text, "%.*s", (int)sizeof uuid->value.str, uuid->value.str);
+        return nvmlDeviceGetHandleByUUID(text, device);
+    }
+    NEED(uuid->type == 2, NVML_ERROR_INVALID_ARGUMENT);
+    const unsigned char *b = uuid->value.bytes;
+    snprintf(text, sizeof text,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+             b[14], b[15]);
+    nvmlReturn_t result = nvmlDeviceGetHandleByUUID(text, device);
+    if (result != NVML_ERROR_NOT_FOUND)
+        return result;
+    memcpy(text, "MIG", 3);
+    return nvmlDeviceGetHandleByUUID(text, device);
+}
+
+EXPORT const char *nvmlErrorString(nvmlReturn_t result)
+{
+    static const char *const texts[] = {
+        "Success", "Uninitialized", "Invalid Argument", "Not Supported",
+        "Insufficient Permissions", "Already Initialized", "Not Found", "Insufficient Size",
+        "Insufficient External Power", "Driver Not Loaded", "Timeout", "Interrupt Request Issue",
+        "NVML Shared Library Not Found", "Function Not Found", "Corrupted infoROM", "GPU is lost",
+        "GPU requires reset", "The operating system has blocked the request",
+        "Driver/library version mismatch", "In use by another client", "Insufficient Memory",
+        "No data", "The requested vgpu operation is not available on target device, because ECC "
+        "is enabled", "Insufficient Resources", "Frequency Not Supported",
+        "Argument version mismatch", "Requested functionality has been deprecated",
+        "The system is not ready for the request", "GPU not found", "Invalid state",
+        "Reset type is not supported",
+    };
+    return result < sizeof texts / sizeof *texts ? texts[result] : "Unknown Error";
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+    ENTER_LIBRARY();
+    return put_string(version, length, sim_host->driver_version);
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+    ENTER_LIBRARY();
+    return put_string(version, length, sim_host->nvml_version);
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
+{
+    ENTER_LIBRARY();
+    NEED_POINTER(version);
+    *version = (int)sim_host->cuda_version;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    return nvmlSystemGetCudaDriverVersion(version);
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *info,
+                                              unsigned int length)
+{
+    ENTER_LIBRARY();
+    NEED_VERSION(info, 1);
+    return put_string(info->branch, length, sim_host->driver_branch);
+}
+
+EXPORT nvmlReturn_t nvmlSystemGetHicVersion(unsigned int *count, void *entries)
+{
+    (void)entries;
+    ENTER_LIBRARY();
+    NEED_POINTER(count);
+    *count = 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlUnitGetCount(unsigned int *count)
+{
+    return nvmlSystemGetHicVersion(count, NULL);
+}
+
+EXPORT nvmlReturn_t nvmlUnitGetHandleByIndex(unsigned int index, nvmlUnit_t *unit)
+{
+    (void)index;
+    ENTER_LIBRARY();
+    NEED_POINTER(unit);
+    return NVML_ERROR_INVALID_ARGUMENT; /* Hosts with S-class units are not simulated. */
+}
+
+static bool excluded_card(unsigned index, unsigned *total, unsigned *card)
+{
+    *total = 0;
+    for (unsigned i = 0; i < sim_host->card_count; i++) {
+        struct sim_state state;
+        sim_read(i, &state);
+        if (state.excluded && (*total)++ == index) {
+            *card = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+EXPORT nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int *count)
+{
+    unsigned card;
+    ENTER_LIBRARY();
+    NEED_POINTER(count);
+    excluded_card(SIM_ANY, count, &card);
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(unsigned int index,
+                                                     nvmlExcludedDeviceInfo_t *info)
+{
+    unsigned total, card;
+    ENTER_LIBRARY();
+    NEED(info && excluded_card(index, &total, &card), NVML_ERROR_INVALID_ARGUMENT);
+    const struct sim_facts *facts = &sim_host->cards[card].facts;
+    memset(info, 0, sizeof *info);
+    info->pci.domain = facts->domain;
+    info->pci.bus = facts->bus;
+    info->pci.device = facts->device;
+    info->pci.pciDeviceId = facts->pci_id;
+    info->pci.pciSubSystemId = facts->subsystem_id;
+    format_bus_id(facts, info->pci.busId, sizeof info->pci.busId);
+    snprintf(info->uuid, sizeof info->uuid, "%s", facts->uuid);
+    return NVML_SUCCESS;
+}
