@@ -55,7 +55,9 @@ class ApiClient:
     def apply(self, path: str, body: Mapping[str, Any]) -> Any:
         """Server-side apply `body`, with the lab as its field manager."""
         query = "?fieldManager=gpudeck-lab&force=true"
-        return self.request("PATCH", path + query, body, content_type="application/apply-patch+yaml")
+        return self.request(
+            "PATCH", path + query, body, content_type="application/apply-patch+yaml"
+        )
 
     def delete(self, path: str) -> None:
         """Delete the object at a path; fine when it is gone."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpudeck import errors
@@ -26,18 +26,19 @@ from gpudeck.lab.supplies import Supplies
 def up(
     folder: Folder,
     machines: Sequence[str],
-    supplies: Supplies,
+    gather: Callable[[], Supplies],
     *,
     progress: Progress,
     host_root: str = rootfs.HOST,
 ) -> tuple[Lab, bool]:
-    """Bring a lab up; return it and whether it was made now."""
+    """Bring a lab up; return it and whether it was made now, of what `gather` builds."""
     with folder.locked():
         lab = folder.load()
         if lab is not None and teardown.is_running(lab):
             for revived in repair(Cluster(folder, lab, progress)):
                 progress.note(f"started again: {revived}")
             return lab, False
+        supplies = gather()
         wanted = cluster.new_lab(folder, machines, supplies, host_root=host_root)
         if lab is not None:
             progress.note(f"clearing what is left of lab {folder.name}")
@@ -98,9 +99,7 @@ def remove(lab: Cluster, name: str) -> None:
         teardown.end_node(lab.folder, each)
         for other in lab.lab.nodes.values():
             if other is not each:
-                network.batch(
-                    [f"route flush {network.Plan.pods(each.index)}"], inside=other.init
-                )
+                network.batch([f"route flush {network.Plan.pods(each.index)}"], inside=other.init)
         del lab.lab.nodes[name]
         lab.save()
         shutil.rmtree(lab.folder.node(name))

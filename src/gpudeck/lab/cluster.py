@@ -167,7 +167,7 @@ class Cluster:
         self.save()
 
     def await_ready(self, each: Node, *, since: datetime.datetime | None = None) -> None:
-        """Wait until a node is Ready, by the kubelet of its present boot, heard of after `since`."""
+        """Wait until a node is Ready, by a kubelet of its present boot, heard of after `since`."""
         api = self.api
         lease = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{each.name}"
 
@@ -269,7 +269,8 @@ class Cluster:
     def join(self, each: Node) -> None:
         """Plug a node into the lab's bridge."""
         first = self.lab.nodes[CONTROL_PLANE].init
-        assert first is not None and each.init is not None
+        assert first is not None
+        assert each.init is not None
         outside, inside = network.node_commands(self.plan, each, each.init)
         network.batch(outside, inside=first)
         network.batch(inside, inside=each.init)
@@ -281,7 +282,9 @@ class Cluster:
 
     def _grant(self) -> None:
         kind, body = controlplane.kubelet_access()
-        self.api.apply(f"/apis/rbac.authorization.k8s.io/v1/{kind}/{body['metadata']['name']}", body)
+        self.api.apply(
+            f"/apis/rbac.authorization.k8s.io/v1/{kind}/{body['metadata']['name']}", body
+        )
 
     def _await_accounts(self, first: Node) -> None:
         """Pods are refused until the controller manager has made their service account."""

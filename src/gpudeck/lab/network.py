@@ -69,7 +69,7 @@ class Plan:
 
 
 def candidates(digest: str, taken: Iterable[str]) -> Iterator[int]:
-    """Yield subnet numbers to try, beginning at the lab's own; `taken` are the machine's networks."""
+    """Yield subnet numbers to try, the lab's own first, but for the networks in `taken`."""
     networks = [ipaddress.ip_network(each, strict=False) for each in taken]
     first = int(digest, 16) % SUBNETS
     for step in range(SUBNETS):
@@ -94,8 +94,10 @@ def link_commands(plan: Plan, digest: str, control_plane: Process) -> list[str]:
     """ip commands, run on the machine, that make its one interface into the lab."""
     name = plan.host_link
     return [
-        (f"link add {name} address {hardware_address(digest)} type veth"
-        f" peer name machine netns {control_plane.pid}"),
+        (
+            f"link add {name} address {hardware_address(digest)} type veth"
+            f" peer name machine netns {control_plane.pid}"
+        ),
         f"address add {plan.host}/24 dev {name}",
         f"link set {name} up",
     ]

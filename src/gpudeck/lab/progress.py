@@ -43,10 +43,12 @@ class Progress:
         """Print a line that is not a step."""
         with self._lock:
             self._clear()
-            print(text, file=self._stream, flush=True)
+            self._write(f"{text}\n")
 
     def detail(self, text: str) -> None:
-        """Say where the running step is, for instance `512 MB` or `3 of 8`."""
+        """Say where the running step is; off a terminal a new text is a line of its own."""
+        if not self._live and text != self._detail:
+            self.note(f"      {text}")
         self._detail = text
 
     @contextlib.contextmanager
@@ -81,11 +83,15 @@ class Progress:
                 passed = duration(time.monotonic() - began)
                 line = f"{text} … {self._detail} {passed}" if self._detail else f"{text} … {passed}"
                 self._clear()
-                print(line[:118], end="", file=self._stream, flush=True)
+                self._write(line[:118])
 
     def _clear(self) -> None:
         if self._live:
-            print("\r\x1b[K", end="", file=self._stream)
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
 
 
 def duration(seconds: float) -> str:

@@ -11,7 +11,6 @@ until the lab ends it. Pure but for `lay`.
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -75,7 +74,7 @@ def _system(root: Path, machine_root: Path) -> list[str]:
     for name in SYSTEM:
         source = machine_root / name
         if source.is_symlink():
-            _link(root / name, os.readlink(source))
+            _link(root / name, str(source.readlink()))
         elif source.is_dir():
             (root / name).mkdir(exist_ok=True)
             mounted.append(name)

@@ -134,7 +134,7 @@ class Folder:
         self.path.mkdir(parents=True, exist_ok=True)
         written = self.record.with_suffix(".new")
         written.write_bytes(msgspec.json.format(msgspec.json.encode(lab), indent=2))
-        os.replace(written, self.record)
+        written.replace(self.record)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -167,7 +167,7 @@ class Folder:
 
 
 def home(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder of all labs: GPUDECK_STATE_DIR, else XDG_STATE_HOME/gpudeck, else ~/.local/state."""
+    """The folder of all labs, below GPUDECK_STATE_DIR, XDG_STATE_HOME or ~/.local/state."""
     env = os.environ if environment is None else environment
     if chosen := env.get("GPUDECK_STATE_DIR"):
         return Path(chosen).absolute() / "labs"

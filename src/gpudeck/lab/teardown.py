@@ -35,6 +35,11 @@ def clear(folder: Folder, *, keep_folder: bool = False) -> None:
         folder.path.rmdir()
 
 
+def has_leftovers(folder: Folder) -> bool:
+    """Whether a lab without a folder still has cgroups, as after somebody removed its folder."""
+    return any((each / folder.cgroup).exists() for each in cgroups.hierarchies())
+
+
 def end_node(folder: Folder, node: Node) -> None:
     """End one node with all that runs on it; its folder stays."""
     name = f"{folder.cgroup}/{node.name}"

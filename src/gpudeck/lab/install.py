@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Installing the chart, into a lab or into any cluster that a kubeconfig leads to.
+
+Helm does the work, as for any user; this module adds what a lab knows: its image, its host
+root, and how many nodes must run an adapter before the installation is whole. CRDs are
+applied first because Helm never changes one that exists.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpudeck import errors
+from gpudeck.lab import hardware, places, processes
+from gpudeck.lab.progress import Progress
+from gpudeck.lab.state import Lab
+
+RELEASE = "gpudeck"
+NAMESPACE = "gpudeck-system"
+ADAPTERS = {"nvidia": "nvidia-adapter"}
+ROLLOUT_SECONDS = 180.0
+STEPS = 3
+_POLL_SECONDS = 0.5
+
+
+class Target:
+    """A cluster to install into, and the programs that speak to it."""
+
+    def __init__(self, kubeconfig: Path, binaries: Path) -> None:
+        self._environment = processes.environment(
+            {"PATH": f"{binaries}:{processes.NODE_PATH}", "KUBECONFIG": str(kubeconfig)}
+        )
+
+    def run(self, *words: str) -> str:
+        """Run kubectl or helm against the cluster and return its output."""
+        return processes.run(words, env=self._environment)
+
+    def list(self, kinds: str, selector: str = "") -> list[dict[str, Any]]:
+        """List objects of the release's namespace."""
+        words = ["kubectl", "--namespace", NAMESPACE, "get", kinds, "--output=json"]
+        if selector:
+            words.append(f"--selector={selector}")
+        items: list[dict[str, Any]] = json.loads(self.run(*words))["items"]
+        return items
+
+
+def lab_values(lab: Lab, product: str) -> list[str]:
+    """The chart values that fit a lab: its image by reference, its host root."""
+    repository, _, tag = product.rpartition(":")
+    return [
+        f"image.repository={repository}",
+        f"image.tag={tag}",
+        f"hostRoot={lab.host_root}",
+    ]
+
+
+def install(
+    target: Target,
+    progress: Progress,
+    *,
+    values: Sequence[str] = (),
+    files: Sequence[Path] = (),
+    expected: Mapping[str, int] | None = None,
+) -> list[dict[str, Any]]:
+    """Install or upgrade the chart and wait until it runs; return its workloads.
+
+    `values` are Helm's --set words, the last one wins; `expected` is the number of pods
+    that a DaemonSet must reach before the wait is over.
+    """
+    chart = places.repository() / "charts" / "gpudeck"
+    with progress.step("Custom resource definitions"):
+        target.run(
+            "kubectl", "apply", "--server-side", "--force-conflicts", f"--filename={chart}/crds"
+        )
+    with progress.step("Helm release gpudeck"):
+        options = [f"--set={value}" for value in ("dra.enabled=true", *values)]
+        options += [f"--values={file}" for file in files]
+        target.run(
+            "helm", "upgrade", RELEASE, str(chart), "--install", "--skip-crds",
+            f"--namespace={NAMESPACE}", "--create-namespace", *options,
+        )  # fmt: skip
+    with progress.step("Pods of gpudeck ready"):
+        return _await(target, progress, expected or {})
+
+
+def expected_pods(lab: Lab) -> dict[str, int]:
+    """How many pods of each adapter a lab's machines call for."""
+    found: dict[str, int] = {}
+    for node in lab.workers():
+        name = ADAPTERS.get(hardware.describe(node).maker)
+        if name:
+            found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _await(target: Target, progress: Progress, expected: Mapping[str, int]) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + ROLLOUT_SECONDS
+    selector = f"app.kubernetes.io/instance={RELEASE}"
+    while True:
+        workloads = target.list("deployments,daemonsets", selector)
+        missing = unready(workloads, expected)
+        if not missing:
+            return workloads
+        progress.detail(", ".join(missing))
+        if time.monotonic() > deadline:
+            reasons = "; ".join(waiting_reasons(target.list("pods", selector)))
+            raise errors.UnavailableError(
+                f"not ready after {ROLLOUT_SECONDS:.0f} s: {', '.join(missing)}. {reasons}",
+                reason="RolloutTimeout",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def unready(workloads: Sequence[Mapping[str, Any]], expected: Mapping[str, int]) -> list[str]:
+    """Say for each workload that is not rolled out how far it is: `name 1/2`."""
+    said = []
+    for workload in workloads:
+        name = workload["metadata"]["name"]
+        ready, wanted, current = counts(workload)
+        wanted = max(wanted, expected.get(name, 0))
+        if not current or ready < wanted:
+            said.append(f"{name} {ready}/{wanted}")
+    return said
+
+
+def counts(workload: Mapping[str, Any]) -> tuple[int, int, bool]:
+    """Ready pods of the newest revision, wanted pods, and whether the status is of today's spec."""
+    status = workload.get("status", {})
+    current = status.get("observedGeneration", 0) >= workload["metadata"]["generation"]
+    if workload["kind"] == "DaemonSet":
+        wanted = status.get("desiredNumberScheduled", 0)
+        ready = min(status.get("numberReady", 0), status.get("updatedNumberScheduled", 0))
+    else:
+        wanted = workload["spec"].get("replicas", 1)
+        ready = min(status.get("readyReplicas", 0), status.get("updatedReplicas", 0))
+    return ready, wanted, current
+
+
+def waiting_reasons(pods: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say why each container that does not run waits."""
+    said = []
+    for pod in pods:
+        status = pod.get("status", {})
+        for container in status.get("containerStatuses", []):
+            for state in ("waiting", "terminated"):
+                found = container.get("state", {}).get(state)
+                if found:
+                    reason = f"{found.get('reason', state)} {found.get('message', '')}".strip()
+                    said.append(f"{pod['metadata']['name']}/{container['name']}: {reason}")
+        if not status.get("containerStatuses"):
+            said += [
+                f"{pod['metadata']['name']}: {condition.get('message', condition['type'])}"
+                for condition in status.get("conditions", [])
+                if condition["status"] != "True"
+            ][:1]
+    return said
