@@ -28,10 +28,11 @@ from typing import Any, Self
 
 import msgspec
 from aiohttp import web
+from tests.support import apistore, fieldownership, selecting
 
+from gpudeck.api import resources
 from gpudeck.api.resources import Resource
 from gpudeck.kube import client
-from tests.support import apistore, fieldownership, selecting
 
 VERSION = {"major": "1", "minor": "37", "gitVersion": "v1.37.2"}
 LIMIT_SECONDS = 10.0
@@ -95,8 +96,10 @@ class ApiServer:
         """All requests, oldest first."""
         self.tokens: set[str] | None = None
         """Bearer tokens that are let in; None lets everybody in."""
-        self.unserved: set[str] = set()
-        """Plurals that answer 404, as without their CRD."""
+        self.served = {(each.group, each.plural) for each in vars(resources).values()
+                       if isinstance(each, resources.Resource)}  # fmt: skip
+        """Group and plural of the kinds that are there; others answer 404, as without a CRD.
+        All of `gpudeck.api.resources` at first; `put` adds."""
         self._tls, self._port = tls, port
         self._faults: list[Fault] = []
         self._streams: set[Stream] = set()
@@ -170,6 +173,7 @@ class ApiServer:
 
     def put(self, resource: Resource, value: Mapping[str, Any] | msgspec.Struct) -> dict[str, Any]:
         """Store an object whole, status and all; returns what is stored now."""
+        self.served.add((resource.group, resource.plural))
         content = json.loads(client.complete(resource, value))  # type: ignore[arg-type]
         meta = content.setdefault("metadata", {})
         if resource.namespaced:
@@ -263,8 +267,7 @@ class ApiServer:
         """Send a bookmark on every watch that asked for them."""
         for stream in self._streams:
             if stream.request.query.get("allowWatchBookmarks") == "true":
-                target = self._target(stream.request)
-                stream.extra.append(self._bookmark(target))
+                stream.extra.append(self._bookmark(self._target(stream.request)))
                 stream.wake.set()
 
     def stall(self) -> None:
@@ -293,7 +296,7 @@ class ApiServer:
             self._admit(request)
             self._fault(request)
             return await self._dispatch(request, seen.body)
-        except apistore.Refusal as refusal:
+        except apistore.RefusedError as refusal:
             return _refused(refusal)
         finally:
             async with self._changed:
@@ -302,29 +305,23 @@ class ApiServer:
     def _admit(self, request: web.Request) -> None:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self.tokens is not None and token not in self.tokens:
-            raise apistore.Refusal(401, "Unauthorized", "Unauthorized")
+            raise apistore.RefusedError(401, "Unauthorized", "Unauthorized")
 
     def _fault(self, request: web.Request) -> None:
         for fault in self._faults:
             fits = fault.method in ("", request.method) and fault.path in request.path
             if fault.count > 0 and fits:
                 fault.count -= 1
-                refusal = apistore.Refusal(fault.status, fault.reason, "asked to fail")
+                refusal = apistore.RefusedError(fault.status, fault.reason, "asked to fail")
                 refusal.headers = fault.headers
                 raise refusal
 
     async def _dispatch(self, request: web.Request, body: Any) -> web.StreamResponse:
         if request.path == "/version":
             return web.json_response(VERSION)
-        if request.path in ("/healthz", "/readyz", "/livez"):
-            return web.Response(text="ok")
         target = self._target(request)
         if request.method == "GET":
-            if target.name:
-                return web.json_response(self.store.get(target.kind, target.key))
-            if request.query.get("watch") in ("true", "1"):
-                return await self._watch(request, target)
-            return self._list(request, target)
+            return await self._read(request, target)
         if request.method == "POST":
             return self._create(request, target, body)
         if request.method == "DELETE":
@@ -334,6 +331,13 @@ class ApiServer:
             return web.json_response(gone)
         return web.json_response(self._write(request, target, body))
 
+    async def _read(self, request: web.Request, target: Target) -> web.StreamResponse:
+        if target.name:
+            return web.json_response(self.store.get(target.kind, target.key))
+        if request.query.get("watch") in ("true", "1"):
+            return await self._watch(request, target)
+        return self._list(request, target)
+
     def _target(self, request: web.Request) -> Target:
         parts = [part for part in request.path.split("/") if part]
         if parts[:1] == ["api"] and len(parts) >= 3:
@@ -341,12 +345,12 @@ class ApiServer:
         elif parts[:1] == ["apis"] and len(parts) >= 4:
             group, version, rest = parts[1], parts[2], parts[3:]
         else:
-            raise apistore.Refusal(404, "", "404 page not found")
+            raise apistore.RefusedError(404, "", "404 page not found")
         namespace = ""
         if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in ("status", "finalize"):
             namespace, rest = rest[1], rest[2:]
-        if rest[0] in self.unserved:
-            raise apistore.Refusal(404, "", "404 page not found")
+        if (group, rest[0]) not in self.served:
+            raise apistore.RefusedError(404, "", "404 page not found")
         api_version = f"{group}/{version}" if group else version
         rest = [*rest, "", ""][:3]
         return Target((group, rest[0]), api_version, namespace, rest[1], rest[2])
@@ -356,7 +360,7 @@ class ApiServer:
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = apistore.generated(meta["generateName"])
         if not meta.get("name"):
-            raise apistore.Refusal(422, "Invalid", "metadata.name: Required value")
+            raise apistore.RefusedError(422, "Invalid", "metadata.name: Required value")
         if target.namespace:
             meta.setdefault("namespace", target.namespace)
         target.name = meta["name"]
@@ -375,19 +379,21 @@ class ApiServer:
             return self.store.replace(target.kind, target.key, after, write)
         if kind == "application/apply-patch+yaml":
             return self._apply(request, target, body, write)
-        raise apistore.Refusal(415, "UnsupportedMediaType", f"{kind} is not supported")
+        raise apistore.RefusedError(415, "UnsupportedMediaType", f"{kind} is not supported")
 
     def _apply(
         self, request: web.Request, target: Target, body: Any, write: apistore.Write
     ) -> dict[str, Any]:
         if not request.query.get("fieldManager"):
-            raise apistore.Refusal(400, "BadRequest", "fieldManager is required for apply patch")
+            raise apistore.RefusedError(
+                400, "BadRequest", "fieldManager is required for apply patch"
+            )
         if body.get("apiVersion") != target.api_version or not body.get("kind"):
-            raise apistore.Refusal(400, "BadRequest", "apiVersion and kind must be set")
+            raise apistore.RefusedError(400, "BadRequest", "apiVersion and kind must be set")
         if body.get("metadata", {}).get("name", target.name) != target.name:
-            raise apistore.Refusal(400, "BadRequest", "metadata.name does not match the URL")
+            raise apistore.RefusedError(400, "BadRequest", "metadata.name does not match the URL")
         if body.get("metadata", {}).get("managedFields"):
-            raise apistore.Refusal(400, "BadRequest", "metadata.managedFields must be nil")
+            raise apistore.RefusedError(400, "BadRequest", "metadata.managedFields must be nil")
         meta = body.setdefault("metadata", {})
         meta["name"] = target.name
         if target.namespace:
@@ -407,7 +413,7 @@ class ApiServer:
         if position:
             if position not in self._pages:
                 text = "The provided continue parameter is too old"
-                raise apistore.Refusal(410, "Expired", text)
+                raise apistore.RefusedError(410, "Expired", text)
             version, items = self._pages[position]
         else:
             version = str(self.store.version)
@@ -513,11 +519,11 @@ def _line(type_: str, value: dict[str, Any]) -> bytes:
     return json.dumps({"type": type_, "object": value}).encode() + b"\n"
 
 
-def _too_old(version: int) -> apistore.Refusal:
-    return apistore.Refusal(410, "Expired", f"too old resource version: {version}")
+def _too_old(version: int) -> apistore.RefusedError:
+    return apistore.RefusedError(410, "Expired", f"too old resource version: {version}")
 
 
-def _status_of(refusal: apistore.Refusal) -> dict[str, Any]:
+def _status_of(refusal: apistore.RefusedError) -> dict[str, Any]:
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -532,7 +538,7 @@ def _status_of(refusal: apistore.Refusal) -> dict[str, Any]:
     return status
 
 
-def _refused(refusal: apistore.Refusal) -> web.Response:
+def _refused(refusal: apistore.RefusedError) -> web.Response:
     code, headers = refusal.code, refusal.headers
     if not refusal.reason:
         return web.Response(status=code, text=refusal.message, headers=headers)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objects of the in-memory API server: versions, history, writes, deletions.
 
-No HTTP: `apiserver` translates. Every refusal is a `Refusal` with the HTTP code
+No HTTP: `apiserver` translates. Every refusal is a `RefusedError` with the HTTP code
 and reason that Kubernetes 1.37 gives; tests/contract/kube compares both.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import datetime
 import random
+import re
 import string
 import uuid
 from collections.abc import Callable
@@ -33,7 +34,10 @@ CLUSTER_SCOPED = {
 }  # fmt: skip
 
 
-class Refusal(Exception):
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class RefusedError(Exception):
     """An answer other than success."""
 
     def __init__(self, code: int, reason: str, message: str, *, name: str = "") -> None:
@@ -98,19 +102,21 @@ class Store:
         return self._find(kind, key).ownership
 
     def get(self, kind: Kind, key: str) -> dict[str, Any]:
-        """Return one object; Refusal 404."""
+        """Return one object; RefusedError 404."""
         return self._find(kind, key).value
 
     def create(self, kind: Kind, key: str, value: dict[str, Any], write: Write) -> dict[str, Any]:
         """Store a new object; its status is dropped where that is a subresource."""
         if key in self._objects.get(kind, {}):
             name = value["metadata"]["name"]
-            raise Refusal(409, "AlreadyExists", f'{kind[1]} "{name}" already exists', name=name)
+            raise RefusedError(
+                409, "AlreadyExists", f'{kind[1]} "{name}" already exists', name=name
+            )
         value = copy.deepcopy(value)
         if kind[1] in WITH_STATUS:
             value.pop("status", None)
         if value["metadata"].get("resourceVersion"):
-            raise Refusal(400, "BadRequest", "resourceVersion should not be set on objects")
+            raise RefusedError(400, "BadRequest", "resourceVersion should not be set on objects")
         stored = Stored({})
         stored.ownership.update({}, value, (write.manager, "Update", ""))
         return self._insert(kind, key, value, stored)
@@ -137,20 +143,23 @@ class Store:
             if write.subresource:
                 raise self._missing(kind, key)
             if value["metadata"].get("resourceVersion") or value["metadata"].get("uid"):
-                raise Refusal(409, "Conflict", "the object does not exist", name=key)
+                raise RefusedError(409, "Conflict", "the object does not exist", name=key)
             stored = Stored({})
             wanted = _scoped(kind, value, write.subresource)
             made = stored.ownership.apply(_identity(value), wanted, owner, force=True)
             return self._insert(kind, key, made, stored)
         _check_version(known.value, value["metadata"].get("resourceVersion"))
-        _check_uid(known.value, value["metadata"].get("uid"))
+        uid = value["metadata"].get("uid", known.value["metadata"]["uid"])
+        if uid != known.value["metadata"]["uid"]:
+            text = f'metadata.uid: Invalid value: "{uid}": field is immutable'
+            raise RefusedError(422, "Invalid", text, name=key)
         ownership = known.ownership.copy()
         wanted = _scoped(kind, value, write.subresource)
         try:
             after = ownership.apply(known.value, wanted, owner, force=write.force)
-        except fieldownership.Conflict as error:
+        except fieldownership.ConflictingError as error:
             text = ", ".join(f'conflict with "{who}": {path}' for who, path in error.fields)
-            raise Refusal(409, "Conflict", f"{error}: {text}", name=key) from error
+            raise RefusedError(409, "Conflict", f"{error}: {text}", name=key) from error
         known.ownership = ownership
         return self._commit(kind, key, known, after)
 
@@ -184,15 +193,16 @@ class Store:
         return known
 
     @staticmethod
-    def _missing(kind: Kind, key: str) -> Refusal:
+    def _missing(kind: Kind, key: str) -> RefusedError:
         name = key.rpartition("/")[2]
         where = f"{kind[1]}.{kind[0]}" if kind[0] else kind[1]
-        return Refusal(404, "NotFound", f'{where} "{name}" not found', name=name)
+        return RefusedError(404, "NotFound", f'{where} "{name}" not found', name=name)
 
     def _insert(
         self, kind: Kind, key: str, value: dict[str, Any], stored: Stored
     ) -> dict[str, Any]:
         meta = value["metadata"]
+        _check_name(kind, meta["name"])
         meta.setdefault("uid", str(uuid.uuid4()))
         meta.setdefault("creationTimestamp", now())
         if kind[1] not in WITHOUT_GENERATION:
@@ -291,18 +301,24 @@ def _merged(
     return after
 
 
+def _check_name(kind: Kind, name: str) -> None:
+    if kind[0] != "rbac.authorization.k8s.io" and not _NAME.fullmatch(name):
+        text = f'{kind[1]} "{name}" is invalid: metadata.name: Invalid value: "{name}"'
+        raise RefusedError(422, "Invalid", text, name=name)
+
+
 def _check_version(known: dict[str, Any], version: str | None) -> None:
     name = known["metadata"]["name"]
     if version and version != known["metadata"]["resourceVersion"]:
         text = f'Operation cannot be fulfilled on "{name}": the object has been modified'
-        raise Refusal(409, "Conflict", text, name=name)
+        raise RefusedError(409, "Conflict", text, name=name)
 
 
 def _check_uid(known: dict[str, Any], uid: str | None) -> None:
     name = known["metadata"]["name"]
     if uid and uid != known["metadata"]["uid"]:
         text = f'Operation cannot be fulfilled on "{name}": Precondition failed: UID'
-        raise Refusal(409, "Conflict", text, name=name)
+        raise RefusedError(409, "Conflict", text, name=name)
 
 
 def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:

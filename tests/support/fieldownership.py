@@ -149,7 +149,7 @@ def _find(items: Any, key: ItemKey) -> tuple[int, Any] | None:
     return None
 
 
-class Conflict(Exception):
+class ConflictingError(Exception):
     """Another manager owns fields that an apply without force would change."""
 
     def __init__(self, fields: list[tuple[str, str]]) -> None:
@@ -173,10 +173,10 @@ class Ownership:
     def apply(
         self, live: dict[str, Any], wanted: dict[str, Any], owner: Owner, *, force: bool
     ) -> dict[str, Any]:
-        """Return the object after `owner` applied `wanted`; raises Conflict without force."""
+        """Return the object after `owner` applied `wanted`; ConflictingError without force."""
         result = copy.deepcopy(live)
         applied = owned(wanted)
-        changed = {path for path, leaf in applied.items() if read(live, path) != (True, leaf)}
+        changed = {path for path, leaf in applied.items() if not _stands(live, path, leaf)}
         conflicts = [
             (other[0], dotted(path))
             for other, paths in self.of.items()
@@ -184,13 +184,14 @@ class Ownership:
             for path in sorted(paths & changed, key=str)
         ]
         if conflicts and not force:
-            raise Conflict(conflicts)
+            raise ConflictingError(conflicts)
         self._take(owner, changed)
-        for path in self.of.get(owner, set()) - applied.keys():
+        for path in sorted(self.of.get(owner, set()) - applied.keys(), key=_names_its_item):
             if not any(path in paths for other, paths in self.of.items() if other != owner):
                 remove(result, path)
         for path, leaf in applied.items():
-            write(result, path, leaf)
+            if not _stands(result, path, leaf):
+                write(result, path, leaf)
         self.of[owner] = set(applied)
         return result
 
@@ -200,7 +201,7 @@ class Ownership:
         changed = {path for path, leaf in new.items() if path not in old or old[path] != leaf}
         gone = old.keys() - new.keys()
         for paths in self.of.values():
-            paths -= gone
+            paths.difference_update(gone)
         self._take(owner, changed)
         if changed:
             self.of.setdefault(owner, set()).update(changed)
@@ -208,7 +209,18 @@ class Ownership:
     def _take(self, owner: Owner, paths: set[Path]) -> None:
         for other, theirs in self.of.items():
             if other != owner:
-                theirs -= paths
+                theirs.difference_update(paths)
+
+
+def _stands(value: dict[str, Any], path: Path, leaf: Any) -> bool:
+    """Whether an object says `leaf` at `path`; an empty map asks only for any map."""
+    found, known = read(value, path)
+    return found and (isinstance(known, dict) if leaf == {} else known == leaf)
+
+
+def _names_its_item(path: Path) -> bool:
+    """Whether the leaf is a key of its list item, without which the item is not found again."""
+    return any(isinstance(step, ItemKey) and path[-1] in dict(step) for step in path[-2:-1])
 
 
 def dotted(path: Path) -> str:

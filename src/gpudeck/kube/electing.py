@@ -26,12 +26,6 @@ RELEASE_SECONDS = 2.0
 _log = logs.get(__name__)
 
 
-class LeadershipLostError(errors.RetryableError):
-    """The lease is held by somebody else, or could not be renewed in time."""
-
-    reason = "LeadershipLost"
-
-
 class Elector:
     """Takes part in the election of one Lease.
 
@@ -90,11 +84,12 @@ class Elector:
             await keeping
 
     async def _acquire(self) -> None:
-        while not await self._tried():
+        # Watching the Lease would tell of a release sooner, at the price of a connection.
+        while not await self._tried():  # noqa: ASYNC110 (what is awaited is in the server)
             await asyncio.sleep(pacing.jittered(self._retry_seconds))
 
     async def _keep(self) -> None:
-        """Renew until it fails for too long; then raise LeadershipLostError."""
+        """Renew until it fails for too long; then raise errors.LeadershipLostError."""
         loop = asyncio.get_running_loop()
         renewed_at = loop.time()
         while True:
@@ -109,7 +104,7 @@ class Elector:
 
     def _lose(self, why: str) -> None:
         self._log.error("Leadership lost", why=why)
-        raise LeadershipLostError(f"lease {self._namespace}/{self._name}: {why}")
+        raise errors.LeadershipLostError(f"lease {self._namespace}/{self._name}: {why}")
 
     async def _tried(self) -> bool:
         """Try once to take or renew the lease; whether we hold it now."""

@@ -47,11 +47,14 @@ class Status(Wire):
 
 
 _decoder = msgspec.json.Decoder(Status)
-_PLAIN: dict[int, type[errors.TerminalError]] = {
+_KINDS: dict[int, type[errors.RetryableError] | type[errors.TerminalError]] = {
     401: errors.ForbiddenError,
     403: errors.ForbiddenError,
+    404: errors.NotFoundError,
     405: errors.UnsupportedError,
     406: errors.UnsupportedError,
+    409: errors.ConflictError,
+    410: errors.ExpiredError,
     415: errors.UnsupportedError,
 }
 
@@ -69,25 +72,24 @@ def error_of(
     what: str, code: int, status: Status, *, headers: Mapping[str, str] | None = None
 ) -> errors.GpudeckError:
     """Return the error for an answer `code`; `what` is the method and the path."""
-    said = status.message or f"HTTP status {code}"
-    message = f"{what}: {said}"
-    if code == 404:
-        known = status.details is not None and bool(status.details.name)
-        return errors.NotFoundError(message, reason=None if known else NOT_SERVED)
-    if code == 409:
-        if status.reason == "AlreadyExists":
-            return errors.AlreadyExistsError(message)
-        return errors.ConflictError(message)
-    if code == 410:
-        return errors.ExpiredError(message)
-    if code in (400, 413, 422):
-        return errors.InvalidError(message, field=_field_of(status), reason=status.reason)
-    if code in _PLAIN:
-        reason = UNAUTHORIZED if code == 401 else None
-        return _PLAIN[code](message, reason=reason)
+    message = f"{what}: {status.message or f'HTTP status {code}'}"
     if code == 429 or code >= 500:
         return errors.UnavailableError(message, after_seconds=_after(status, headers or {}))
-    return errors.TerminalError(message, reason=status.reason)
+    if code in (400, 413, 422):
+        return errors.InvalidError(message, field=_field_of(status), reason=status.reason)
+    if code == 409 and status.reason == "AlreadyExists":
+        return errors.AlreadyExistsError(message)
+    kind = _KINDS.get(code, errors.TerminalError)
+    return kind(message, reason=_reason(code, status))
+
+
+def _reason(code: int, status: Status) -> str | None:
+    if code == 404:
+        known = status.details is not None and bool(status.details.name)
+        return None if known else NOT_SERVED
+    if code == 401:
+        return UNAUTHORIZED
+    return None if code in _KINDS else status.reason
 
 
 def _field_of(status: Status) -> str:
