@@ -75,14 +75,14 @@ class LibraryProcess:
         """`Library.open`. Raises HungError, EndedError or what the library raised."""
         reply = await self._call("open", "", deadline_seconds)
         if reply.state is None:
-            raise EndedError(f"library process {self.pid} gave no answer to open")
+            raise EndedError("the library process gave no answer to open")
         return reply.state
 
     async def read(self, address: str, *, deadline_seconds: float) -> contract.CardReading:
         """`Library.read`. Raises HungError, EndedError or what the library raised."""
         reply = await self._call("read", address, deadline_seconds)
         if reply.reading is None:
-            raise EndedError(f"library process {self.pid} gave no answer to read {address}")
+            raise EndedError(f"the library process gave no answer to read {address}")
         return reply.reading
 
     def kill(self) -> None:
@@ -108,7 +108,7 @@ class LibraryProcess:
 
     async def _call(self, method: str, argument: str, deadline_seconds: float) -> worker.Reply:
         if self.ended or self._connection.fileno() < 0:
-            raise EndedError(f"library process {self.pid} has ended")
+            raise EndedError("the library process has ended")
         self._calls += 1
         future: asyncio.Future[worker.Reply] = self._loop.create_future()
         self._waiting = (self._calls, future)
@@ -122,7 +122,7 @@ class LibraryProcess:
                 f"{self.entered or method} has not returned for {deadline_seconds:g} s"
             ) from error
         except OSError as error:
-            raise EndedError(f"library process {self.pid} has ended: {error}") from error
+            raise EndedError(f"the library process has ended: {error}") from error
         finally:
             self._waiting = None
         if reply.failure is not None:
@@ -157,8 +157,7 @@ class LibraryProcess:
     def _fail_waiting(self) -> None:
         if self._waiting is not None and not self._waiting[1].done():
             entered = self.entered or "a call"
-            text = f"library process {self.pid} ended in {entered}"
-            self._waiting[1].set_exception(EndedError(text))
+            self._waiting[1].set_exception(EndedError(f"the library process ended in {entered}"))
 
     def _ended(self) -> None:
         self._loop.remove_reader(self._pidfd)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gpudeck import errors, logs
 from gpudeck.vendors import calling, contract, health, probing, records, zygote
@@ -94,26 +94,32 @@ class Supervisor:
             return
 
     async def _pass(self) -> None:
-        self._look_at_bus(await asyncio.to_thread(self._vendor.sites))
+        await self._look_at_bus()
         if not await self._ready():
             self._note_silence()
             return
-        for address in [each for each, record in self._records.items() if record.site.served]:
-            if address in self._probing.aside:
-                continue
+        answers = 0
+        wanted = [address for address, record in self._records.items() if record.site.served]
+        for address in [each for each in wanted if each not in self._probing.aside]:
             if not await self._ready():
                 break
-            await self._read(address)
-        else:
-            self._crashes = 0
+            answers += await self._read(address)
+        if wanted and not answers and self._process is not None:
+            # Perhaps it is not the cards but the driver: another process asks it anew.
+            self._probing.leave(self._process, address=None)
+            self._process = None
         for address in self._probing.step():
             log.info("Card answers again", card=address)
             self._wake.set()
         self._note_silence()
 
-    def _look_at_bus(self, sites: Sequence[contract.Site]) -> None:
-        now = _now()
-        known = self._records
+    async def _look_at_bus(self) -> None:
+        try:
+            sites = await asyncio.to_thread(self._vendor.sites)
+        except errors.GpudeckError as error:
+            log.warning("Cannot look at the PCI bus, keeping what is known", why=error.message)
+            return
+        now, known = _now(), self._records
         self._records = {
             site.address: known[site.address].at(site)
             if site.address in known
@@ -163,44 +169,51 @@ class Supervisor:
             log.info("Driver is ready", version=state.version, api=state.api_version)
         self._driver = state
         self._process = process
+        self._crashes = 0
         return True
 
-    async def _read(self, address: str) -> None:
-        process, record = self._process, self._records[address]
+    async def _read(self, address: str) -> bool:
+        """Read one card; True if it answered. Events may come in meanwhile."""
+        process = self._process
         if process is None:
-            return
+            return False
         try:
             reading = await process.read(address, deadline_seconds=self._timing.read)
         except calling.HungError as error:
             self._process = None
             self._probing.leave(process, address=address)
-            self._put_aside(record, records.hung(address, error))
+            self._put_aside(address, records.hung(address, error))
         except calling.EndedError as error:
+            # The next card is read at once, in another process.
             self._process = None
-            self._crashed(process)
+            log.warning("Library process ended", pid=process.pid, card=address, why=error.message)
+            self._wake.set()
+            record = self._records[address]
+            self._records[address] = record.replace(crashes=record.crashes + 1)
             if record.crashes + 1 >= _CRASHES_BEFORE_ASIDE:
-                self._put_aside(record, records.crashed(address, error))
-            else:
-                self._records[address] = record.replace(crashes=record.crashes + 1)
+                self._put_aside(address, records.crashed(address, error))
         except errors.GpudeckError as error:
             fault = contract.Fault(reason=error.reason, message=error.message)
-            self._records[address] = record.failed(fault, _now())
+            self._records[address] = self._records[address].failed(fault, _now())
         else:
             self._records[address] = self._records[address].read(reading, _now())
+            return True
+        return False
 
-    def _put_aside(self, record: records.Record, fault: contract.Fault) -> None:
-        address = record.site.address
+    def _put_aside(self, address: str, fault: contract.Fault) -> None:
         log.warning("Putting card aside", card=address, reason=fault.reason, why=fault.message)
-        self._records[address] = record.replace(crashes=0).failed(fault, _now())
+        self._records[address] = self._records[address].replace(crashes=0).failed(fault, _now())
         self._probing.put_aside(address)
 
     def _crashed(self, process: calling.LibraryProcess) -> None:
-        self._crashes += 1
-        wait = min(0.25 * 2**self._crashes, self._timing.longest_backoff)
-        # The first time no wait is needed: one crash in a long life is not a loop.
-        self._not_before = asyncio.get_running_loop().time() + (wait if self._crashes > 1 else 0.0)
+        """It ended while it was opened, or idle: the more often in a row, the longer the wait."""
         log.warning("Library process ended", pid=process.pid, entered=process.entered)
-        asyncio.get_running_loop().call_later(wait, self._wake.set)
+        loop = asyncio.get_running_loop()
+        # The first time no wait is needed: one crash in a long life is not a loop.
+        wait = min(0.25 * 2**self._crashes, self._timing.longest_backoff) if self._crashes else 0.0
+        self._crashes += 1
+        self._not_before = loop.time() + wait
+        loop.call_later(wait, self._wake.set)
 
     def _lose_driver(self, state: contract.DriverState) -> None:
         if self._driver != state:

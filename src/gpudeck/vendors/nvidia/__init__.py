@@ -27,11 +27,11 @@ def vendor(settings: contract.VendorSettings) -> contract.Vendor:
 def preload() -> None:
     """Import the bindings where all library processes are forked from."""
     # Late, like the next one: the serving process is not to carry the bindings.
-    importlib.import_module("gpudeck.vendors.nvidia.library")
+    importlib.import_module("gpudeck.vendors.nvidia.session")
 
 
 def library(settings: contract.VendorSettings, progress: contract.Progress) -> contract.Library:
     """Make the library side."""
-    from gpudeck.vendors.nvidia import library as implementation  # noqa: PLC0415
+    from gpudeck.vendors.nvidia import session  # noqa: PLC0415
 
-    return implementation.NvmlLibrary(settings, progress)
+    return session.NvmlLibrary(settings, progress)

@@ -91,7 +91,7 @@ class Inventory:
         if info is None:
             return None
         return contract.PartitionProfile(
-            name=info.name.decode("utf-8", "replace").removeprefix("MIG "),
+            name=info.name.removeprefix("MIG "),
             profile_id=info.id,
             memory_mib=info.memorySizeMB,
             max_instances=info.instanceCount,
