@@ -23,15 +23,29 @@ typedef nvmlReturn_t (*reader)(struct cell *cell);
 #define PUT(...) snprintf(cell->text, sizeof cell->text, __VA_ARGS__)
 #define HANDLE cell->card->handle
 
-static nvmlReturn_t put_number(struct cell *cell, nvmlReturn_t code, u64 number)
+/* The writers take pointers: the call that fills the value is another argument of theirs, and C
+ * leaves open which argument comes first. */
+static nvmlReturn_t put_number(struct cell *cell, nvmlReturn_t code, const u32 *number)
 {
-    PUT("%llu", number);
+    PUT("%u", *number);
     return code;
 }
 
-static nvmlReturn_t put_switch(struct cell *cell, nvmlReturn_t code, u32 on)
+static nvmlReturn_t put_long(struct cell *cell, nvmlReturn_t code, const u64 *number)
 {
-    PUT("%s", on ? "Enabled" : "Disabled");
+    PUT("%llu", *number);
+    return code;
+}
+
+static nvmlReturn_t put_switch(struct cell *cell, nvmlReturn_t code, const u32 *on)
+{
+    PUT("%s", *on ? "Enabled" : "Disabled");
+    return code;
+}
+
+static nvmlReturn_t put_watts(struct cell *cell, nvmlReturn_t code, const u32 *milliwatts)
+{
+    PUT("%u.%02u", *milliwatts / 1000, *milliwatts % 1000 / 10);
     return code;
 }
 
@@ -59,7 +73,7 @@ static nvmlReturn_t read_driver(struct cell *cell)
 static nvmlReturn_t read_count(struct cell *cell)
 {
     u32 count = 0;
-    return put_number(cell, nvml.nvmlDeviceGetCount_v2(&count), count);
+    return put_number(cell, nvml.nvmlDeviceGetCount_v2(&count), &count);
 }
 
 static nvmlReturn_t read_name(struct cell *cell)
@@ -95,7 +109,7 @@ static nvmlReturn_t read_inforom(struct cell *cell)
 static nvmlReturn_t read_index(struct cell *cell)
 {
     u32 index = cell->card->index;
-    return put_number(cell, nvml.nvmlDeviceGetIndex(HANDLE, &index), index);
+    return put_number(cell, nvml.nvmlDeviceGetIndex(HANDLE, &index), &index);
 }
 
 enum pci_part { BUS_ID, DOMAIN, BUS, SLOT, DEVICE_ID, SUBSYSTEM };
@@ -124,13 +138,13 @@ static nvmlReturn_t read_pcie(struct cell *cell)
         nvml.nvmlDeviceGetGpuMaxPcieLinkGeneration, nvml.nvmlDeviceGetCurrPcieLinkWidth,
         nvml.nvmlDeviceGetMaxPcieLinkWidth, nvml.nvmlDeviceGetPcieReplayCounter};
     u32 value = 0;
-    return put_number(cell, calls[cell->number](HANDLE, &value), value);
+    return put_number(cell, calls[cell->number](HANDLE, &value), &value);
 }
 
 static nvmlReturn_t read_module(struct cell *cell)
 {
     u32 value = 0;
-    return put_number(cell, nvml.nvmlDeviceGetModuleId(HANDLE, &value), value);
+    return put_number(cell, nvml.nvmlDeviceGetModuleId(HANDLE, &value), &value);
 }
 
 static nvmlReturn_t read_display(struct cell *cell)
@@ -138,13 +152,13 @@ static nvmlReturn_t read_display(struct cell *cell)
     u32 value = 0;
     nvmlReturn_t code = (cell->number ? nvml.nvmlDeviceGetDisplayActive
                                       : nvml.nvmlDeviceGetDisplayMode)(HANDLE, &value);
-    return put_switch(cell, code, value);
+    return put_switch(cell, code, &value);
 }
 
 static nvmlReturn_t read_persistence(struct cell *cell)
 {
     u32 value = 0;
-    return put_switch(cell, nvml.nvmlDeviceGetPersistenceMode(HANDLE, &value), value);
+    return put_switch(cell, nvml.nvmlDeviceGetPersistenceMode(HANDLE, &value), &value);
 }
 
 static nvmlReturn_t read_addressing(struct cell *cell)
@@ -159,14 +173,14 @@ static nvmlReturn_t read_accounting(struct cell *cell)
 {
     u32 value = 0;
     if (cell->number)
-        return put_number(cell, nvml.nvmlDeviceGetAccountingBufferSize(HANDLE, &value), value);
-    return put_switch(cell, nvml.nvmlDeviceGetAccountingMode(HANDLE, &value), value);
+        return put_number(cell, nvml.nvmlDeviceGetAccountingBufferSize(HANDLE, &value), &value);
+    return put_switch(cell, nvml.nvmlDeviceGetAccountingMode(HANDLE, &value), &value);
 }
 
 static nvmlReturn_t read_fan(struct cell *cell)
 {
     u32 value = 0;
-    return put_number(cell, nvml.nvmlDeviceGetFanSpeed(HANDLE, &value), value);
+    return put_number(cell, nvml.nvmlDeviceGetFanSpeed(HANDLE, &value), &value);
 }
 
 static nvmlReturn_t read_pstate(struct cell *cell)
@@ -199,8 +213,9 @@ static nvmlReturn_t read_memory(struct cell *cell)
 {
     nvmlMemory_v2_t memory = {.version = NVML_STRUCT(memory, 2)};
     nvmlReturn_t code = nvml.nvmlDeviceGetMemoryInfo_v2(HANDLE, &memory);
-    const u64 parts[] = {memory.total, memory.reserved, memory.used, memory.free};
-    return put_number(cell, code, parts[cell->number] >> 20);
+    const u64 parts[] = {memory.total >> 20, memory.reserved >> 20, memory.used >> 20,
+                         memory.free >> 20};
+    return put_long(cell, code, &parts[cell->number]);
 }
 
 static nvmlReturn_t read_compute_mode(struct cell *cell)
@@ -225,19 +240,19 @@ static nvmlReturn_t read_utilization(struct cell *cell)
     u32 value = 0, period;
     if (cell->number < 2) {
         nvmlReturn_t code = nvml.nvmlDeviceGetUtilizationRates(HANDLE, &rates);
-        return put_number(cell, code, cell->number ? rates.memory : rates.gpu);
+        return put_number(cell, code, cell->number ? &rates.memory : &rates.gpu);
     }
     nvmlReturn_t (*const calls[])(dev, u32 *, u32 *) = {
         nvml.nvmlDeviceGetEncoderUtilization, nvml.nvmlDeviceGetDecoderUtilization,
         nvml.nvmlDeviceGetJpgUtilization, nvml.nvmlDeviceGetOfaUtilization};
-    return put_number(cell, calls[cell->number - 2](HANDLE, &value, &period), value);
+    return put_number(cell, calls[cell->number - 2](HANDLE, &value, &period), &value);
 }
 
 static nvmlReturn_t read_ecc_mode(struct cell *cell)
 {
     u32 current = 0, pending = 0;
     nvmlReturn_t code = nvml.nvmlDeviceGetEccMode(HANDLE, &current, &pending);
-    return put_switch(cell, code, cell->number ? pending : current);
+    return put_switch(cell, code, cell->number ? &pending : &current);
 }
 
 /* number: error kind, counter, location; location 0xf is the total. */
@@ -250,7 +265,7 @@ static nvmlReturn_t read_ecc(struct cell *cell)
     nvmlReturn_t code =
         where == 0xf ? nvml.nvmlDeviceGetTotalEccErrors(HANDLE, error, counter, &value)
                      : nvml.nvmlDeviceGetMemoryErrorCounter(HANDLE, error, counter, where, &value);
-    return put_number(cell, code, value);
+    return put_long(cell, code, &value);
 }
 
 static nvmlReturn_t read_retired(struct cell *cell)
@@ -263,7 +278,7 @@ static nvmlReturn_t read_retired(struct cell *cell)
         return code;
     }
     code = nvml.nvmlDeviceGetRetiredPages(HANDLE, cell->number, &value, NULL);
-    return put_number(cell, code == NVML_ERROR_INSUFFICIENT_SIZE ? NVML_SUCCESS : code, value);
+    return put_number(cell, code == NVML_ERROR_INSUFFICIENT_SIZE ? NVML_SUCCESS : code, &value);
 }
 
 static nvmlReturn_t read_remapped(struct cell *cell)
@@ -271,7 +286,7 @@ static nvmlReturn_t read_remapped(struct cell *cell)
     u32 rows[4] = {0};
     nvmlReturn_t code =
         nvml.nvmlDeviceGetRemappedRows(HANDLE, &rows[0], &rows[1], &rows[2], &rows[3]);
-    return put_number(cell, code, rows[cell->number]);
+    return put_number(cell, code, &rows[cell->number]);
 }
 
 static nvmlReturn_t read_histogram(struct cell *cell)
@@ -279,13 +294,13 @@ static nvmlReturn_t read_histogram(struct cell *cell)
     nvmlRowRemapperHistogram_t found = {0};
     nvmlReturn_t code = nvml.nvmlDeviceGetRowRemapperHistogram(HANDLE, &found);
     const u32 parts[] = {found.max, found.high, found.partial, found.low, found.none};
-    return put_number(cell, code, parts[cell->number]);
+    return put_number(cell, code, &parts[cell->number]);
 }
 
 static nvmlReturn_t read_temperature(struct cell *cell)
 {
     u32 value = 0;
-    return put_number(cell, nvml.nvmlDeviceGetTemperature(HANDLE, 0, &value), value);
+    return put_number(cell, nvml.nvmlDeviceGetTemperature(HANDLE, 0, &value), &value);
 }
 
 static nvmlReturn_t read_margin(struct cell *cell)
@@ -301,7 +316,7 @@ static nvmlReturn_t read_threshold(struct cell *cell)
 {
     u32 value = 0;
     return put_number(cell, nvml.nvmlDeviceGetTemperatureThreshold(HANDLE, cell->number, &value),
-                      value);
+                      &value);
 }
 
 static nvmlReturn_t read_limit(struct cell *cell)
@@ -316,8 +331,8 @@ static nvmlReturn_t read_bar1(struct cell *cell)
 {
     nvmlBAR1Memory_t memory = {0};
     nvmlReturn_t code = nvml.nvmlDeviceGetBAR1MemoryInfo(HANDLE, &memory);
-    const u64 parts[] = {memory.bar1Total, memory.bar1Used, memory.bar1Free};
-    return put_number(cell, code, parts[cell->number] >> 20);
+    const u64 parts[] = {memory.bar1Total >> 20, memory.bar1Used >> 20, memory.bar1Free >> 20};
+    return put_long(cell, code, &parts[cell->number]);
 }
 
 static nvmlReturn_t read_brand(struct cell *cell)
@@ -342,7 +357,7 @@ static nvmlReturn_t read_architecture(struct cell *cell)
 static nvmlReturn_t read_minor(struct cell *cell)
 {
     u32 value = 0;
-    return put_number(cell, nvml.nvmlDeviceGetMinorNumber(HANDLE, &value), value);
+    return put_number(cell, nvml.nvmlDeviceGetMinorNumber(HANDLE, &value), &value);
 }
 
 static nvmlReturn_t read_board_id(struct cell *cell)
@@ -386,22 +401,14 @@ static nvmlReturn_t read_recovery(struct cell *cell)
 static nvmlReturn_t read_throughput(struct cell *cell)
 {
     u32 value = 0;
-    return put_number(cell, nvml.nvmlDeviceGetPcieThroughput(HANDLE, cell->number, &value), value);
+    return put_number(cell, nvml.nvmlDeviceGetPcieThroughput(HANDLE, cell->number, &value), &value);
 }
 
 static nvmlReturn_t read_field(struct cell *cell)
 {
     u64 value = 0;
-    return put_number(cell,
-                      field_value(HANDLE, cell->number, 0, &value) ? NVML_SUCCESS
-                                                                   : NVML_ERROR_NOT_SUPPORTED,
-                      value);
-}
-
-static nvmlReturn_t put_watts(struct cell *cell, nvmlReturn_t code, u64 milliwatts)
-{
-    PUT("%llu.%02llu", milliwatts / 1000, milliwatts % 1000 / 10);
-    return code;
+    bool known = field_value(HANDLE, cell->number, 0, &value);
+    return put_long(cell, known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED, &value);
 }
 
 enum power { DRAW, LIMIT, ENFORCED, DEFAULT_LIMIT, MIN_LIMIT, MAX_LIMIT };
@@ -410,19 +417,19 @@ static nvmlReturn_t read_power(struct cell *cell)
 {
     u32 value = 0, most = 0;
     switch (cell->number) {
-    case DRAW: return put_watts(cell, nvml.nvmlDeviceGetPowerUsage(HANDLE, &value), value);
+    case DRAW: return put_watts(cell, nvml.nvmlDeviceGetPowerUsage(HANDLE, &value), &value);
     case LIMIT:
-        return put_watts(cell, nvml.nvmlDeviceGetPowerManagementLimit(HANDLE, &value), value);
+        return put_watts(cell, nvml.nvmlDeviceGetPowerManagementLimit(HANDLE, &value), &value);
     case ENFORCED:
-        return put_watts(cell, nvml.nvmlDeviceGetEnforcedPowerLimit(HANDLE, &value), value);
+        return put_watts(cell, nvml.nvmlDeviceGetEnforcedPowerLimit(HANDLE, &value), &value);
     case DEFAULT_LIMIT:
         return put_watts(cell, nvml.nvmlDeviceGetPowerManagementDefaultLimit(HANDLE, &value),
-                         value);
+                         &value);
     default: break;
     }
     nvmlReturn_t code =
         nvml.nvmlDeviceGetPowerManagementLimitConstraints(HANDLE, &value, &most);
-    return put_watts(cell, code, cell->number == MIN_LIMIT ? value : most);
+    return put_watts(cell, code, cell->number == MIN_LIMIT ? &value : &most);
 }
 
 /* Fields 185 and 186: average and instant power in milliwatts. */
@@ -430,40 +437,42 @@ static nvmlReturn_t read_power_field(struct cell *cell)
 {
     u64 value = 0;
     bool known = field_value(HANDLE, cell->number, 0, &value);
-    return put_watts(cell, known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED, value);
+    u32 milliwatts = (u32)value;
+    return put_watts(cell, known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED, &milliwatts);
 }
 
 static nvmlReturn_t read_power_management(struct cell *cell)
 {
     u32 value = 0;
     nvmlReturn_t code = nvml.nvmlDeviceGetPowerManagementLimit(HANDLE, &value);
-    return put_switch(cell, code, 1);
+    PUT("Enabled");
+    return code;
 }
 
 static nvmlReturn_t read_clock(struct cell *cell)
 {
     u32 value = 0;
-    return put_number(cell, nvml.nvmlDeviceGetClockInfo(HANDLE, cell->number, &value), value);
+    return put_number(cell, nvml.nvmlDeviceGetClockInfo(HANDLE, cell->number, &value), &value);
 }
 
 static nvmlReturn_t read_max_clock(struct cell *cell)
 {
     u32 value = 0;
-    return put_number(cell, nvml.nvmlDeviceGetMaxClockInfo(HANDLE, cell->number, &value), value);
+    return put_number(cell, nvml.nvmlDeviceGetMaxClockInfo(HANDLE, cell->number, &value), &value);
 }
 
 static nvmlReturn_t read_app_clock(struct cell *cell)
 {
     u32 value = 0;
     return put_number(cell, nvml.nvmlDeviceGetApplicationsClock(HANDLE, cell->number, &value),
-                      value);
+                      &value);
 }
 
 static nvmlReturn_t read_mig(struct cell *cell)
 {
     u32 current = 0, pending = 0;
     nvmlReturn_t code = nvml.nvmlDeviceGetMigMode(HANDLE, &current, &pending);
-    return put_switch(cell, code, cell->number ? pending : current);
+    return put_switch(cell, code, cell->number ? &pending : &current);
 }
 
 static nvmlReturn_t read_fabric(struct cell *cell)

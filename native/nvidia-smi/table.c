@@ -187,7 +187,7 @@ static void print_mig_device(const struct card *card, u32 index, dev mig, u32 *l
            used, has.multiprocessorCount, errors, has.sharedCopyEngineCount,
            has.sharedEncoderCount, has.sharedDecoderCount, has.sharedOfaCount,
            has.sharedJpegCount);
-    printf("|                  |%34s|           |                       |\n", aperture);
+    printf("|                  |%-34.34s|           |                       |\n", aperture);
     *last = gi;
 }
 
