@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of `resource.k8s.io/v1` (Kubernetes 1.34 to 1.37), typed as far as gpudeck uses them."""
+"""Objects of `resource.k8s.io/v1` (Kubernetes 1.34 to 1.37), typed as far as gpudeck uses them.
+
+A field that is kept undecoded is `Raw | UnsetType`: with `| None` msgspec takes null alone.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class DeviceSelector(Wire):
 
 class OpaqueConfig(Wire):
     driver: str = ""
-    parameters: msgspec.Raw | None = None
+    parameters: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class ClassConfig(Wire):
@@ -130,7 +133,7 @@ class ClaimDeviceStatus(Wire):
     device: str = ""
     share_id: str | None = msgspec.field(default=None, name="shareID")
     conditions: list[Condition] | None = None
-    data: msgspec.Raw | None = None
+    data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class ClaimStatus(Wire):

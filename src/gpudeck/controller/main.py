@@ -31,9 +31,8 @@ from gpudeck.kube.queueing import Queue
 from gpudeck.kube.recording import Recorder
 from gpudeck.kube.watching import Change
 
-COUNT_SECONDS = 1.0
-"""How often the counts of the classes are written at most."""
 _ALL = ""
+"""The key that stands for every class."""
 _log = logs.get(__name__)
 
 
@@ -111,7 +110,7 @@ class Controller:
     def _gpu_changed(self, change: Change[PhysicalGPU]) -> None:
         self._gpu_queue.add(change.key)
         if self._cards.change(change.old, change.new):
-            self._class_queue.add(_ALL, COUNT_SECONDS)
+            self._class_queue.add(_ALL, self._settings.count_seconds)
 
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
         for gpu in self._held.change(change.old, change.new):

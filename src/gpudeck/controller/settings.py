@@ -17,4 +17,7 @@ class Settings(KubeSettings):
     lost_seconds: float = setting(
         60.0, "How long a card that is gone and that no claim names keeps its PhysicalGPU."
     )
+    count_seconds: float = setting(
+        1.0, "How often the counts of a GPUClass are written at most, in seconds."
+    )
     workers: int = setting(8, "PhysicalGPUs that are written at the same time.")

@@ -46,7 +46,7 @@ class Reconciler:
         self._now = now
 
     async def reconcile(self, name: str) -> float | None:
-        """Write what is not so yet; return the seconds after which a lost card is looked at again."""
+        """Write what is not so yet; return the seconds after which to look at a lost card again."""
         gpu = self._gpus.objects.get(name)
         if gpu is None or gpu.metadata.deletion_timestamp is not None:
             return None

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller against an API server in memory: what stands there at the end of each story."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from tests.support import gpus
+from tests.support.apiserver import ApiServer
+
+from gpudeck.api import labels
+from gpudeck.api.resources import (
+    DEVICE_CLASS,
+    EVENT,
+    GPU_CLASS,
+    LEASE,
+    PHYSICAL_GPU,
+    RESOURCE_CLAIM,
+)
+from gpudeck.controller import main
+from gpudeck.controller.settings import Settings
+
+pytestmark = pytest.mark.asyncio
+
+CARD = "node-0-0000-1b-00-0"
+CLAIM = "t/c"
+H100 = {"products": ["*H100*"]}
+
+
+@contextlib.asynccontextmanager
+async def controller(server: ApiServer, **fields: Any) -> AsyncIterator[main.Controller]:
+    """Run a replica for the length of the block."""
+    async with server.client() as client:
+        replica = main.Controller(
+            client, Settings(namespace="gpudeck-system", count_seconds=0.0, **fields)
+        )
+        task = asyncio.create_task(replica.run())
+        try:
+            yield replica
+        finally:
+            if task.done():
+                await task
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def status(server: ApiServer, name: str = CARD) -> dict[str, Any]:
+    found: dict[str, Any] = server.objects(PHYSICAL_GPU)[name].get("status", {})
+    return found
+
+
+def phase_is(server: ApiServer, expected: str, name: str = CARD) -> Callable[[], bool]:
+    return lambda: status(server, name).get("phase") == expected
+
+
+def device_class(server: ApiServer, name: str) -> dict[str, Any] | None:
+    return server.objects(DEVICE_CLASS).get(name)
+
+
+def ready(server: ApiServer, name: str) -> dict[str, Any]:
+    found = server.objects(GPU_CLASS)[name].get("status", {})
+    return next((each for each in found.get("conditions", []) if each["type"] == "Ready"), {})
+
+
+def events(server: ApiServer) -> set[str]:
+    return {each["reason"] for each in server.objects(EVENT).values()}
+
+
+async def test_a_class_gets_its_device_class_and_counts_its_cards() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        server.put(PHYSICAL_GPU, gpus.gpu(address="0000:2a:00.0", product="NVIDIA A100-SXM4-40GB"))
+        server.put(GPU_CLASS, gpus.gpu_class("h100", requirements=H100))
+        async with controller(server):
+            await server.until(
+                lambda: server.objects(GPU_CLASS)["h100"].get("status", {}).get("free") == 1
+            )
+        made = device_class(server, "h100")
+        assert made is not None
+        assert made["spec"]["extendedResourceName"] == "gpu.deckhouse.io/h100"
+        assert made["metadata"]["ownerReferences"][0]["name"] == "h100"
+        found = server.objects(GPU_CLASS)["h100"]["status"]
+        assert found["matching"] == {"gpus": 1, "devices": 1}
+        assert found["allocated"] == 0
+        assert found["deviceClassName"] == "h100"
+        assert ready(server, "h100")["status"] == "True"
+        assert server.owners(DEVICE_CLASS, "h100").keys() == {labels.MANAGER_CONTROLLER}
+
+
+async def test_a_claim_fills_its_card_and_frees_it_again() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        server.put(GPU_CLASS, gpus.gpu_class("gpu"))
+        async with controller(server):
+            await server.until(phase_is(server, "Ready"))
+            server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result(), pods=("p",)))
+            await server.until(phase_is(server, "InUse"))
+            held = status(server)["occupancy"]
+            assert held["state"] == "Full"
+            assert held["memoryMiB"] == {"total": 81559, "used": 81559}
+            assert [(each["name"], each["pods"]) for each in held["claims"]] == [("c", ["p"])]
+            await server.until(
+                lambda: server.objects(GPU_CLASS)["gpu"].get("status", {}).get("allocated") == 1
+            )
+            server.put(RESOURCE_CLAIM, gpus.claim("c"))
+            await server.until(phase_is(server, "Ready"))
+            assert "claims" not in status(server)["occupancy"]
+
+
+async def test_one_change_of_a_claim_is_one_write_of_one_card() -> None:
+    async with ApiServer() as server:
+        for bus in range(8):
+            server.put(PHYSICAL_GPU, gpus.gpu(address=f"0000:0{bus}:00.0"))
+        async with controller(server):
+            await server.until(
+                lambda: all(
+                    each["status"].get("phase") for each in server.objects(PHYSICAL_GPU).values()
+                )
+            )
+            before = len(own_writes(server, "/physicalgpus/"))
+            result = gpus.result(address="0000:03:00.0")
+            server.put(RESOURCE_CLAIM, gpus.claim("c", result, pods=("p",)))
+            await server.until(phase_is(server, "InUse", "node-0-0000-03-00-0"))
+            await settled(server)
+            assert len(own_writes(server, "/physicalgpus/")) == before + 1
+
+
+async def test_the_controller_owns_occupancy_and_phase_and_nothing_else() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        async with controller(server):
+            await server.until(phase_is(server, "Ready"))
+        owned = server.owners(PHYSICAL_GPU, CARD)[labels.MANAGER_CONTROLLER]
+        assert owned
+        assert all("occupancy" in each or "phase" in each for each in owned)
+        assert status(server)["capabilities"]["productName"] == "NVIDIA H100 80GB HBM3"
+
+
+async def test_a_device_class_of_somebody_else_is_left_alone_and_the_class_says_so() -> None:
+    async with ApiServer() as server:
+        foreign = {"metadata": {"name": "h100"}, "spec": {"selectors": []}}
+        server.put(DEVICE_CLASS, foreign)
+        server.put(GPU_CLASS, gpus.gpu_class("h100"))
+        async with controller(server):
+            await server.until(lambda: ready(server, "h100"))
+            assert ready(server, "h100")["reason"] == "DeviceClassConflict"
+            left = device_class(server, "h100")
+            assert left is not None
+            assert "labels" not in left["metadata"]
+            await server.until(lambda: "DeviceClassConflict" in events(server))
+            server.remove(DEVICE_CLASS, "h100")
+            await server.until(lambda: ready(server, "h100").get("status") == "True")
+            assert device_class(server, "h100") is not None
+
+
+async def test_two_classes_of_one_resource_name_end_with_one_and_the_other_says_why() -> None:
+    async with ApiServer() as server:
+        name = "nvidia.com/gpu"
+        server.put(GPU_CLASS, gpus.gpu_class("old", extendedResourceName=name))
+        server.put(
+            GPU_CLASS,
+            gpus.gpu_class("new", created="2026-06-01T00:00:00Z", extendedResourceName=name),
+        )
+        async with controller(server):
+            await server.until(lambda: ready(server, "new") and ready(server, "old"))
+            assert ready(server, "old")["status"] == "True"
+            conflict = ready(server, "new")
+            assert conflict["reason"] == "ExtendedResourceConflict"
+            assert "old" in conflict["message"]
+            assert "new" in conflict["message"]
+            assert "extendedResourceName" not in (device_class(server, "new") or {})["spec"]
+            server.remove(GPU_CLASS, "old")
+            await server.until(lambda: ready(server, "new")["status"] == "True")
+            made = device_class(server, "new")
+            assert made is not None
+            assert made["spec"]["extendedResourceName"] == name
+            await server.until(lambda: device_class(server, "old") is None)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"selectors": []},
+        {"extendedResourceName": "other.example.com/gpu"},
+        {"config": [{"opaque": {"driver": "gpu.deckhouse.io", "parameters": {"a": 1}}}]},
+    ],
+)
+async def test_a_foreign_edit_is_healed(edit: dict[str, Any]) -> None:
+    async with ApiServer() as server:
+        server.put(GPU_CLASS, gpus.gpu_class("h100", extendedResourceName=""))
+        async with controller(server):
+            await server.until(lambda: device_class(server, "h100"))
+            made = device_class(server, "h100")
+            assert made is not None
+            wanted = made["spec"]
+            async with server.client() as other:
+                await other.merge_patch(
+                    DEVICE_CLASS, "h100", {"spec": edit}, dict, manager="kubectl"
+                )
+            await server.until(lambda: (device_class(server, "h100") or {}).get("spec") == wanted)
+
+
+async def test_a_deleted_device_class_comes_back_and_an_orphan_goes() -> None:
+    async with ApiServer() as server:
+        server.put(GPU_CLASS, gpus.gpu_class("h100"))
+        orphan = {
+            "metadata": {"name": "gone", "labels": {labels.MANAGED_BY: labels.MANAGED_BY_GPUDECK}},
+            "spec": {},
+        }
+        server.put(DEVICE_CLASS, orphan)
+        server.put(DEVICE_CLASS, {"metadata": {"name": "foreign"}, "spec": {}})
+        async with controller(server):
+            await server.until(lambda: device_class(server, "h100"))
+            await server.until(lambda: device_class(server, "gone") is None)
+            server.remove(DEVICE_CLASS, "h100")
+            await server.until(lambda: device_class(server, "h100"))
+            assert device_class(server, "foreign") is not None
+
+
+async def test_a_class_of_another_schema_says_what_is_wrong_with_it() -> None:
+    async with ApiServer() as server:
+        server.put(GPU_CLASS, gpus.gpu_class("odd") | {"spec": {"devices": ["Partition"]}})
+        async with controller(server):
+            await server.until(lambda: ready(server, "odd"))
+            assert ready(server, "odd")["reason"] == "UnknownDeviceKind"
+            assert "spec.devices" in ready(server, "odd")["message"]
+            assert device_class(server, "odd") is None
+
+
+LOST = {**gpus.HEALTHY, "Discovered": "False"}
+
+
+async def test_a_lost_card_goes_once_no_claim_names_it() -> None:
+    async with ApiServer() as server:
+        server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result(), pods=("p",)))
+        server.put(PHYSICAL_GPU, gpus.gpu(states=LOST))
+        async with controller(server):
+            await server.until(phase_is(server, "Lost"))
+            await server.until(lambda: "CardLost" in events(server))
+            assert status(server)["occupancy"]["state"] == "Full"
+            server.remove(RESOURCE_CLAIM, CLAIM)
+            await server.until(lambda: CARD not in server.objects(PHYSICAL_GPU))
+
+
+async def test_a_card_lost_a_moment_ago_keeps_its_object() -> None:
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu(states=LOST, lostSince=now))
+        async with controller(server, lost_seconds=3600.0):
+            await server.until(phase_is(server, "Lost"))
+            await settled(server)
+            assert CARD in server.objects(PHYSICAL_GPU)
+            server.put(PHYSICAL_GPU, gpus.gpu())
+            await server.until(phase_is(server, "Ready"))
+
+
+async def test_a_controller_that_starts_again_writes_nothing_that_is_so_already() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result(), pods=("p",)))
+        server.put(GPU_CLASS, gpus.gpu_class("gpu", requirements=H100))
+        async with controller(server):
+            await server.until(
+                lambda: server.objects(GPU_CLASS)["gpu"].get("status", {}).get("allocated") == 1
+            )
+            await settled(server)
+        before = len(own_writes(server))
+        async with controller(server, identity="second") as replica:
+            await server.until(lambda: b"gpudeck_controller_leading 1.0" in replica.metrics())
+            await settled(server)
+        assert len(own_writes(server)) == before
+
+
+async def test_faults_of_the_api_server_are_outlived() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        server.put(GPU_CLASS, gpus.gpu_class("gpu"))
+        server.fail(4, 500)
+        async with controller(server):
+            await server.until(phase_is(server, "Ready"))
+            server.fail(2, 409, method="PATCH", path="/physicalgpus/")
+            server.cut_streams()
+            server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result()))
+            await server.until(phase_is(server, "InUse"))
+            server.expire()
+            server.cut_streams()
+            server.remove(RESOURCE_CLAIM, CLAIM)
+            await server.until(phase_is(server, "Ready"))
+
+
+async def test_only_the_leader_writes_and_the_next_one_goes_on() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        async with controller(server, identity="second") as second:
+            await server.until(phase_is(server, "Ready"))
+            async with controller(server, identity="first") as first:
+                holder = next(iter(server.objects(LEASE).values()))["spec"]["holderIdentity"]
+                assert holder == "second"
+                assert b"gpudeck_controller_leading 0.0" in first.metrics()
+                assert b"gpudeck_controller_leading 1.0" in second.metrics()
+        server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result()))
+        async with controller(server, identity="first"):
+            await server.until(phase_is(server, "InUse"))
+
+
+async def test_metrics_count_cards_by_phase_and_classes_by_readiness() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        server.put(GPU_CLASS, gpus.gpu_class("gpu"))
+        async with controller(server) as replica:
+            await server.until(phase_is(server, "Ready"))
+            await server.until(lambda: ready(server, "gpu"))
+            await server.until(
+                lambda: b'gpudeck_controller_gpu_classes{ready="true"} 1.0' in replica.metrics()
+            )
+            await server.until(
+                lambda: b'gpudeck_controller_cards{phase="Ready"} 1.0' in replica.metrics()
+            )
+
+
+async def settled(server: ApiServer) -> None:
+    """Let a card that concerns nobody through: what came before it has been dealt with then."""
+    for number in range(2):
+        sentinel = gpus.gpu(node=f"sentinel-{number}", product="sentinel")
+        server.put(PHYSICAL_GPU, sentinel)
+        name = sentinel["metadata"]["name"]
+        await server.until(phase_is(server, "Ready", name))
+        server.remove(PHYSICAL_GPU, name)
+
+
+def own_writes(server: ApiServer, path: str = "") -> list[Any]:
+    """The writes of the controller but for leases, events and what `settled` caused."""
+    return [
+        each
+        for each in server.writes
+        if path in each.path and not re.search("/leases|/events|/sentinel", each.path)
+    ]

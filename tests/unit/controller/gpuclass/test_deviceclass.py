@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DeviceClass of a class: what it is, whose it is, and whether it drifted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support import gpus
+
+from gpudeck.api.resource import DeviceClass
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.controller.gpuclass import deviceclass
+
+
+def target(resource: str = "gpu.deckhouse.io/h100") -> DeviceClass:
+    raw = gpus.gpu_class("h100", vendor="nvidia")
+    raw["metadata"]["uid"] = "u"
+    return deviceclass.wanted(msgspec.convert(raw, GPUClass), resource)
+
+
+def written(**changes: Any) -> DeviceClass:
+    raw = msgspec.to_builtins(target())
+    for path, value in changes.items():
+        *folders, last = path.split("__")
+        place = raw
+        for folder in folders:
+            place = place[folder]
+        place[last] = value
+    return msgspec.json.decode(msgspec.json.encode(raw), type=DeviceClass)
+
+
+def test_it_has_the_name_the_owner_and_the_selector_of_its_class() -> None:
+    found = msgspec.to_builtins(target())
+    assert found["metadata"] == {
+        "name": "h100",
+        "labels": {"app.kubernetes.io/managed-by": "gpudeck"},
+        "ownerReferences": [
+            {
+                "apiVersion": "gpu.deckhouse.io/v1alpha1",
+                "kind": "GPUClass",
+                "name": "h100",
+                "uid": "u",
+                "controller": True,
+            }
+        ],
+    }
+    assert found["spec"]["extendedResourceName"] == "gpu.deckhouse.io/h100"
+    (selector,) = found["spec"]["selectors"]
+    assert selector["cel"]["expression"].startswith('device.driver == "gpu.deckhouse.io"')
+
+
+def test_without_an_extended_resource_name_it_has_none() -> None:
+    assert "extendedResourceName" not in msgspec.to_builtins(target(""))["spec"]
+
+
+def test_what_was_written_has_not_drifted_and_foreign_labels_are_no_drift() -> None:
+    both = {"app.kubernetes.io/managed-by": "gpudeck", "team": "a"}
+    assert not deviceclass.has_drifted(written(), target())
+    assert not deviceclass.has_drifted(written(metadata__labels=both), target())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metadata__labels": {}},
+        {"metadata__ownerReferences": []},
+        {"spec__selectors": []},
+        {"spec__selectors": [{"cel": {"expression": "true"}}]},
+        {"spec__extendedResourceName": "other.example.com/gpu"},
+        {"spec__config": [{"opaque": {"driver": "x", "parameters": {}}}]},
+    ],
+)
+def test_every_foreign_edit_is_drift(changes: dict[str, Any]) -> None:
+    assert deviceclass.has_drifted(written(**changes), target())
+
+
+def test_it_is_ours_by_label_or_by_owner_and_else_not() -> None:
+    assert deviceclass.is_ours(written(metadata__labels={}))
+    assert deviceclass.is_ours(written(metadata__ownerReferences=[]))
+    assert not deviceclass.is_ours(written(metadata__labels={}, metadata__ownerReferences=[]))

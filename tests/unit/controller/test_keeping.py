@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What caches keep is enough to decide, and no more."""
+
+from __future__ import annotations
+
+import msgspec
+from tests.support import gpus
+
+from gpudeck.api import selectors
+from gpudeck.api.resource import ResourceClaim
+from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
+from gpudeck.controller import keeping
+
+
+def claim(*results: dict[str, object], pods: tuple[str, ...] = ()) -> ResourceClaim | None:
+    return keeping.claim(msgspec.convert(gpus.claim("c", *results, pods=pods), ResourceClaim))
+
+
+def test_a_kept_card_has_the_traits_and_conditions_of_the_whole_one() -> None:
+    found = msgspec.convert(gpus.gpu(phase="Ready"), PhysicalGPU)
+    kept = keeping.gpu(found)
+    assert selectors.traits_of_gpu(kept) == selectors.traits_of_gpu(found)
+    assert kept.status is not None
+    assert found.status is not None
+    assert kept.status.conditions == found.status.conditions
+    assert kept.status.phase == "Ready"
+    assert kept.status.node_info is None
+
+
+def test_a_change_that_nobody_reads_is_no_change() -> None:
+    first, second = gpus.gpu(), gpus.gpu()
+    second["metadata"]["resourceVersion"] = "2"
+    second["status"]["nodeInfo"]["kernelRelease"] = "6.18"
+    kept = [keeping.gpu(msgspec.convert(each, PhysicalGPU)) for each in (first, second)]
+    assert kept[0] == kept[1]
+
+
+def test_a_claim_that_holds_nothing_of_ours_is_not_kept() -> None:
+    assert claim() is None
+    assert claim(gpus.result(driver="nic.example.com")) is None
+
+
+def test_administrative_access_holds_nothing() -> None:
+    assert claim(gpus.result(adminAccess=True)) is None
+
+
+def test_a_kept_claim_has_our_devices_and_its_pods() -> None:
+    kept = claim(gpus.result(), gpus.result(driver="nic.example.com"), pods=("b", "a"))
+    assert kept is not None
+    assert kept.status is not None
+    assert kept.status.allocation is not None
+    assert kept.status.allocation.devices is not None
+    assert [each.device for each in kept.status.allocation.devices.results or ()] == [
+        "gpu-0000-1b-00-0"
+    ]
+    assert [each.name for each in kept.status.reserved_for or ()] == ["b", "a"]
