@@ -191,7 +191,7 @@ void sim_reset(const struct sim_facts *facts, struct sim_state *state)
     state->recovery_action = 0;
     state->lost = 0;
     state->fail_code = state->hang = 0;
-    state->thermal_reasons = 0;
+    state->thermal_reasons = state->timeslice = 0;
     state->nvlink_down = 0;
     memset(state->nvlink_errors, 0, sizeof state->nvlink_errors);
     state->locked_min = state->locked_max = 0;

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define SETS 256
-#define SLICE_MS 1000
 
 struct nvmlEventSet_st {
     bool used;
@@ -104,17 +103,6 @@ EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long 
     return result;
 }
 
-/* Copies the event at a place of the ring; false when it is being overwritten. */
-static bool read_event(uint64_t place, struct sim_event *copy)
-{
-    const struct sim_event *event = &sim_host->events[place % SIM_EVENTS];
-    if (__atomic_load_n(&event->sequence, __ATOMIC_ACQUIRE) != place + 1)
-        return false;
-    *copy = *event;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    return __atomic_load_n(&event->sequence, __ATOMIC_RELAXED) == place + 1;
-}
-
 static nvmlReturn_t next_event(nvmlEventSet_t set, nvmlEventData_t *data)
 {
     uint64_t head = __atomic_load_n(&sim_host->event_head, __ATOMIC_SEQ_CST);
@@ -123,7 +111,7 @@ static nvmlReturn_t next_event(nvmlEventSet_t set, nvmlEventData_t *data)
         set->next = head - SIM_EVENTS; /* Fell behind: the oldest are gone. */
     while (set->next < head) {
         uint64_t place = set->next++;
-        if (!read_event(place, &event) || event.card >= SIM_CARDS)
+        if (!sim_read_event(place, &event) || event.card >= SIM_CARDS || event.system)
             continue;
         if (!(set->types[event.card] & event.type) || place < set->from[event.card])
             continue;
@@ -148,11 +136,8 @@ EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *dat
         pthread_mutex_lock(&guard);
         nvmlReturn_t result = is_set(set) ? next_event(set, data) : NVML_ERROR_INVALID_ARGUMENT;
         pthread_mutex_unlock(&guard);
-        uint64_t now = sim_now_ns();
-        if (result != NVML_ERROR_TIMEOUT || now >= end)
+        if (result != NVML_ERROR_TIMEOUT || !sim_wait_event(seen, end))
             return result;
-        uint64_t left = (end - now + 999999) / 1000000;
-        sim_futex_wait(&sim_host->event_futex, seen, left > SLICE_MS ? SLICE_MS : (unsigned)left);
         NEED(library_ready(), NVML_ERROR_UNINITIALIZED);
     }
 }

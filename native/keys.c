@@ -61,7 +61,8 @@ const struct key profile_keys[] = {
     FIELD(sim_profile, "multiprocessors", KEY_U32, multiprocessors),
     FIELD(sim_profile, "copy", KEY_U32, copy), FIELD(sim_profile, "decoder", KEY_U32, decoder),
     FIELD(sim_profile, "encoder", KEY_U32, encoder), FIELD(sim_profile, "jpeg", KEY_U32, jpeg),
-    FIELD(sim_profile, "ofa", KEY_U32, ofa), FIELD(sim_profile, "memory-mib", KEY_U64, memory_mib),
+    FIELD(sim_profile, "ofa", KEY_U32, ofa),
+    FIELD(sim_profile, "memory-mib", KEY_U64, memory_mib),
     FIELD(sim_profile, "capabilities", KEY_U32, capabilities), END};
 
 #define S32(name, field) FIELD(sim_state, name, KEY_U32, field)
@@ -93,7 +94,8 @@ const struct key state_keys[] = {
     S64("nvlink-tx-kib", nvlink_tx_kib), S64("nvlink-rx-kib", nvlink_rx_kib),
     S64("last-xid", last_xid), S64("xid-count", xid_count), S32("fabric-state", fabric_state),
     S32("fabric-health", fabric_health), S32("mig-mode", mig_current),
-    S32("mig-pending", mig_pending), S32("drain", drain), S64("generation", generation), END};
+    S32("mig-pending", mig_pending), S32("drain", drain), S32("timeslice", timeslice),
+    S64("generation", generation), END};
 
 const struct key *key_find(const struct key *keys, const char *name)
 {

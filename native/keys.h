@@ -31,7 +31,7 @@ void key_json(const struct key *key, const void *base, char *to, size_t size);
 struct knob_effects {
     uint64_t event_type[4], event_data[4];
     uint32_t gpu_instance, compute_instance;
-    unsigned events;
+    unsigned events, system_event;
     bool fault, instances;
 };
 const char *knob_apply(unsigned card, struct sim_state *state, const char *name, const char *value,

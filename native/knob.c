@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What simctl set can turn on a card beyond plain fields: Xids, ECC, losing the card, failing calls.
+ * What simctl set can turn on a card beyond plain fields: Xids, ECC, lost cards, failing calls.
  */
 #define _GNU_SOURCE
 #include "capability.h"
@@ -211,6 +211,11 @@ const char *knob_apply(unsigned card, struct sim_state *state, const char *name,
         return busy(card, value);
     if (strcmp(name, "idle") == 0)
         return idle(card, value);
+    if (strcmp(name, "unbind") == 0 || strcmp(name, "bind") == 0) {
+        state->excluded = *name == 'u';
+        effects->system_event = *name == 'u' ? 1 : 2;
+        return NULL;
+    }
     effects->fault = true;
     if (strncmp(name, "fail.", 5) == 0)
         return rule(state, name + 5, value);

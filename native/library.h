@@ -46,7 +46,8 @@ void mig_profile_name(const struct view *view, char *to, size_t size);
 const struct sim_profile *profile_of(const struct view *view);
 const struct sim_ci_profile *ci_profile_of(const struct view *view);
 
-/* Load: what the processes and the knobs together make of a card. Index as sim_state.utilization. */
+/* Load: what the processes and the knobs together make of a card; engines are numbered as in
+ * sim_state.utilization. */
 unsigned card_utilization(const struct view *view, unsigned engine);
 unsigned card_power_mw(const struct view *view);
 int card_temperature(const struct view *view);
@@ -87,7 +88,8 @@ uint64_t ecc_total(const struct view *view, unsigned error, unsigned counter);
     } while (0)
 
 #define NEED_POINTER(pointer) NEED((pointer) != NULL, NVML_ERROR_INVALID_ARGUMENT)
-#define NEED_FEATURE(feature) NEED(!sim_lacks(view.facts, SIM_F_##feature), NVML_ERROR_NOT_SUPPORTED)
+#define NEED_FEATURE(feature)                                                                      \
+    NEED(!sim_lacks(view.facts, SIM_F_##feature), NVML_ERROR_NOT_SUPPORTED)
 #define NEED_ADMINISTRATOR() NEED(is_administrator(), NVML_ERROR_NO_PERMISSION)
 #define NEED_VERSION(pointer, number)                                                              \
     do {                                                                                           \

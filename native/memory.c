@@ -2,7 +2,8 @@
 /*
  * Memory: how much is used, and what is wrong with it (ECC, retired pages, remapped rows).
  *
- * Nobody stores the used amount: it is the sum over live processes, so a killed one frees its share.
+ * Nobody stores the used amount: it is the sum over live processes, so a killed one frees its
+ * share.
  */
 #include "library.h"
 

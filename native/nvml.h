@@ -48,7 +48,10 @@ typedef struct {
 } nvmlPciInfoExt_t;
 
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
-typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } nvmlMemory_v2_t;
+typedef struct {
+    unsigned int version;
+    unsigned long long total, reserved, free, used;
+} nvmlMemory_v2_t;
 typedef struct { unsigned long long bar1Total, bar1Free, bar1Used; } nvmlBAR1Memory_t;
 typedef struct { unsigned int gpu, memory; } nvmlUtilization_t;
 typedef struct { unsigned long long l1, l2, memory, registers; } nvmlEccErrorCounts_t;
@@ -98,7 +101,7 @@ typedef union {
     int siVal;
     unsigned short usVal;
 } nvmlValue_t;
-enum { NVML_DOUBLE = 0, NVML_UINT = 1, NVML_ULONG = 2, NVML_ULLONG = 3, NVML_SLLONG = 4, NVML_INT = 5 };
+enum { NVML_UINT = 1, NVML_ULLONG = 3, NVML_INT = 5 };
 
 typedef struct { unsigned long long timeStamp; nvmlValue_t sampleValue; } nvmlSample_t;
 typedef struct { unsigned long long referenceTime, violationTime; } nvmlViolationTime_t;

@@ -3,7 +3,7 @@
  * Which MIG instances fit beside which, by the tables of the card's description.
  *
  * Three limits: places on the slice grid do not overlap, compute slices do not exceed the card's
- * (7, or 4), and no media engine is given twice: the profile that takes the whole card has them all.
+ * (7, or 4), and no media engine is given twice: the profile that takes the whole card has all.
  */
 #include "placement.h"
 

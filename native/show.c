@@ -65,7 +65,8 @@ static void print_compute(const struct sim_facts *facts, const struct sim_instan
         mig_uuid(facts, gi, ci, uuid, sizeof uuid);
         printf("%s{\"id\": %u, \"profile\": %u, \"start\": %u, \"size\": %u, \"uuid\": \"%s\", "
                "\"capability\": %u}",
-               first ? "" : ", ", ci, facts->profiles[instance->profile].compute[compute->profile].id,
+               first ? "" : ", ", ci,
+               facts->profiles[instance->profile].compute[compute->profile].id,
                compute->start, compute->size, uuid, capability_of_compute(facts->minor, gi, ci));
         first = false;
     }

@@ -86,6 +86,8 @@ static int turn(unsigned card, const char *assignment)
     for (unsigned i = 0; i < effects.events; i++)
         sim_raise(card, effects.event_type[i], effects.event_data[i], effects.gpu_instance,
                   effects.compute_instance);
+    if (effects.system_event)
+        sim_raise_system(card, effects.system_event);
     return 0;
 }
 
@@ -136,7 +138,7 @@ static int set_host(char **assignments)
     return 0;
 }
 
-/* What the boards keep over a power cycle: aggregate counters, remapped rows, ECC, old MIG modes. */
+/* Boards keep over a power cycle: aggregate counters, remapped rows, ECC, old MIG modes. */
 static void reboot_card(unsigned index)
 {
     const struct sim_facts *facts = &sim_host->cards[index].facts;

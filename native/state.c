@@ -25,6 +25,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A wake-up lost with a killed writer costs a waiter at most this. */
+#define SLICE_MS 1000
+
 struct sim_host *sim_host;
 
 static pthread_mutex_t writers = PTHREAD_MUTEX_INITIALIZER;
@@ -103,7 +106,7 @@ static int map_state(const char *folder)
     close(fd);
     if (host == MAP_FAILED)
         return SIM_SYSTEM;
-    if (host->magic != SIM_MAGIC || host->version != SIM_VERSION) {
+    if (host->magic != SIM_MAGIC || host->version != SIM_VERSION || host->size != sizeof *host) {
         munmap(host, sizeof *host);
         return SIM_MISMATCH;
     }
@@ -259,23 +262,56 @@ void sim_futex_wake(uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void sim_raise(unsigned card, uint64_t type, uint64_t data, uint32_t gi, uint32_t ci)
+static void raise_event(const struct sim_event *what)
 {
     if (sim_lock() != SIM_OK)
         return;
     uint64_t place = sim_host->event_head;
     struct sim_event *event = &sim_host->events[place % SIM_EVENTS];
     __atomic_store_n(&event->sequence, 0, __ATOMIC_SEQ_CST);
-    event->type = type;
-    event->data = data;
+    event->type = what->type;
+    event->data = what->data;
     event->time_us = sim_time_us();
-    event->card = card;
-    event->gpu_instance = gi;
-    event->compute_instance = ci;
+    event->card = what->card;
+    event->gpu_instance = what->gpu_instance;
+    event->compute_instance = what->compute_instance;
+    event->system = what->system;
     __atomic_store_n(&event->sequence, place + 1, __ATOMIC_RELEASE);
     __atomic_store_n(&sim_host->event_head, place + 1, __ATOMIC_SEQ_CST);
     sim_futex_wake(&sim_host->event_futex);
     sim_unlock();
+}
+
+void sim_raise(unsigned card, uint64_t type, uint64_t data, uint32_t gi, uint32_t ci)
+{
+    raise_event(&(struct sim_event){.card = card, .type = type, .data = data, .gpu_instance = gi,
+                                    .compute_instance = ci});
+}
+
+void sim_raise_system(unsigned card, uint64_t type)
+{
+    raise_event(&(struct sim_event){.card = card, .type = type, .gpu_instance = SIM_ANY,
+                                    .compute_instance = SIM_ANY, .system = 1});
+}
+
+bool sim_read_event(uint64_t place, struct sim_event *copy)
+{
+    const struct sim_event *event = &sim_host->events[place % SIM_EVENTS];
+    if (__atomic_load_n(&event->sequence, __ATOMIC_ACQUIRE) != place + 1)
+        return false;
+    *copy = *event;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&event->sequence, __ATOMIC_RELAXED) == place + 1;
+}
+
+bool sim_wait_event(uint32_t seen, uint64_t end_ns)
+{
+    uint64_t now = sim_now_ns();
+    if (now >= end_ns)
+        return false;
+    uint64_t left = (end_ns - now + 999999) / 1000000;
+    sim_futex_wait(&sim_host->event_futex, seen, left > SLICE_MS ? SLICE_MS : (unsigned)left);
+    return true;
 }
 
 static int rule_for(const struct sim_state *state, const char *function)

@@ -141,7 +141,8 @@ struct sim_state {
     uint32_t lost, lost_code, fail_code, hang, slow_ms, needs_reset, recovery_action, excluded;
     struct sim_rule rules[SIM_RULES];
     int32_t temperature, memory_temperature; /* SIM_NO_LIMIT = follows the load. */
-    uint32_t power_mw, utilization[6];       /* gpu memory encoder decoder jpeg ofa; SIM_ANY = load */
+    uint32_t power_mw;       /* SIM_ANY = follows the load, */
+    uint32_t utilization[6]; /* these too: gpu memory encoder decoder jpeg ofa. */
     uint32_t fan_percent, thermal_reasons, power_limit_mw;
     uint32_t locked_min, locked_max, locked_memory_min, locked_memory_max;
     uint32_t app_graphics, app_memory, pstate;
@@ -156,7 +157,7 @@ struct sim_state {
     uint64_t nvlink_errors[SIM_LINKS][5], nvlink_tx_kib, nvlink_rx_kib;
     uint64_t last_xid, xid_count;
     uint32_t fabric_state, fabric_health;
-    uint32_t mig_current, mig_pending, drain;
+    uint32_t mig_current, mig_pending, drain, timeslice;
     struct sim_instance instances[SIM_INSTANCES];
     uint64_t generation; /* Counts transactions. */
 };
@@ -196,7 +197,7 @@ struct sim_client {
 struct sim_event {
     uint64_t sequence; /* Written last: the entry is whole when it equals its place + 1. */
     uint64_t type, data, time_us;
-    uint32_t card, gpu_instance, compute_instance, pad;
+    uint32_t card, gpu_instance, compute_instance, system; /* system: 1 = for system event sets. */
 };
 
 struct sim_journal {
@@ -257,6 +258,11 @@ unsigned sim_busy(unsigned card, uint32_t gpu_instance, uint32_t compute_instanc
 
 /* Events and waiting. */
 void sim_raise(unsigned card, uint64_t type, uint64_t data, uint32_t gi, uint32_t ci);
+void sim_raise_system(unsigned card, uint64_t type);
+/* Copies the event at a place of the ring; false when it is being overwritten. */
+bool sim_read_event(uint64_t place, struct sim_event *copy);
+/* Sleeps until the ring moved past `seen`, a slice passed, or the end; false once it is over. */
+bool sim_wait_event(uint32_t seen, uint64_t end_ns);
 int sim_futex_wait(uint32_t *word, uint32_t seen, unsigned milliseconds);
 void sim_futex_wake(uint32_t *word);
 uint64_t sim_now_ns(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of NVML that no simulated card supports. Weak: a definition elsewhere replaces them.
+ * The functions of NVML that no simulated card supports. Weak: a definition elsewhere replaces
+ * them.
  */
 #include "library.h"
 #include "symbols.h"

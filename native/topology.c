@@ -24,8 +24,8 @@ LINK_FACT(nvmlDeviceGetMaxPcieLinkWidth, view.facts->pcie_max_width)
 LINK_FACT(nvmlDeviceGetGpuMaxPcieLinkGeneration, view.facts->pcie_gpu_max_gen)
 LINK_FACT(nvmlDeviceGetPcieLinkMaxSpeed, view.facts->pcie_max_gen)
 LINK_FACT(nvmlDeviceGetPcieReplayCounter, view.state.pcie_replays)
-LINK_FACT(nvmlDeviceGetPcieSpeed,
-          view.state.pcie_gen > 2 ? 4000u << (view.state.pcie_gen - 2) : 2500u * view.state.pcie_gen)
+LINK_FACT(nvmlDeviceGetPcieSpeed, view.state.pcie_gen > 2 ? 4000u << (view.state.pcie_gen - 2)
+                                                          : 2500u * view.state.pcie_gen)
 
 EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned int counter,
                                                 unsigned int *kib)
