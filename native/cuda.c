@@ -3,7 +3,8 @@
  * libcuda.so.1: enough of the CUDA driver interface to hold cards and their memory.
  *
  * Which devices a process may see is decided like in libnvidia-ml, and then by
- * CUDA_VISIBLE_DEVICES. On a card with MIG on, a process gets MIG devices only, and of several the first one.
+ * CUDA_VISIBLE_DEVICES. On a card with MIG on, a process gets MIG devices only, and of several
+ * the first one.
  */
 #define _GNU_SOURCE
 #include "cuda.h"

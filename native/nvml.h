@@ -101,7 +101,9 @@ typedef union {
     int siVal;
     unsigned short usVal;
 } nvmlValue_t;
-enum { NVML_UINT = 1, NVML_ULLONG = 3, NVML_INT = 5 };
+enum {
+    NVML_DOUBLE = 0, NVML_UINT = 1, NVML_ULONG = 2, NVML_ULLONG = 3, NVML_SLLONG = 4, NVML_INT = 5
+};
 
 typedef struct { unsigned long long timeStamp; nvmlValue_t sampleValue; } nvmlSample_t;
 typedef struct { unsigned long long referenceTime, violationTime; } nvmlViolationTime_t;

@@ -165,7 +165,7 @@ struct sim_state {
 /* Counters that move without a transaction: every field is touched with atomics only. */
 struct sim_live {
     uint64_t energy_mj, energy_at_ns;
-    uint32_t knob_futex; /* Bumped whenever a fault knob changes; sleepers in a hung call wait on it. */
+    uint32_t knob_futex; /* Bumped when a fault knob changes; hung calls sleep on it. */
     uint32_t pad;
 };
 
