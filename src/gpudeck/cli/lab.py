@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import click
 
 from gpudeck import errors
+from gpudeck.cli.lab_gpu import gpu
 from gpudeck.lab import (
     changes,
     cluster,
@@ -246,12 +247,25 @@ def install(name: str, other: Path | None, values: Sequence[str], files: Sequenc
 
 
 @lab.group()
-def node() -> None:
+@named
+@click.pass_context
+def node(ctx: click.Context, name: str) -> None:
     """Change the nodes of a running lab."""
+    ctx.obj = name
+
+
+def named_too(command: Any) -> Any:
+    """Let a command of a group that names the lab take the name itself too."""
+
+    def follow(ctx: click.Context, _: click.Parameter, given: str | None) -> str:
+        return given or str(ctx.obj)
+
+    option = click.option("--name", default=None, callback=follow, help="Name of the lab.")
+    return option(command)
 
 
 @node.command(name="add")
-@named
+@named_too
 @click.argument("node_name", metavar="NAME")
 @click.option("--machine", required=True, help="Machine by name or YAML file.")
 def add_node(name: str, node_name: str, machine: str) -> None:
@@ -263,7 +277,7 @@ def add_node(name: str, node_name: str, machine: str) -> None:
 
 
 @node.command(name="remove")
-@named
+@named_too
 @click.argument("node_name", metavar="NODE")
 def remove_node(name: str, node_name: str) -> None:
     """Take a worker node out of the cluster."""
@@ -274,7 +288,7 @@ def remove_node(name: str, node_name: str) -> None:
 
 
 @node.command(name="restart-kubelet")
-@named
+@named_too
 @click.argument("node_name", metavar="NODE")
 def restart_kubelet(name: str, node_name: str) -> None:
     """Restart a node's kubelet; its containers go on."""
@@ -285,7 +299,7 @@ def restart_kubelet(name: str, node_name: str) -> None:
 
 
 @node.command(name="reboot")
-@named
+@named_too
 @click.argument("node_name", metavar="NODE")
 def reboot_node(name: str, node_name: str) -> None:
     """Switch a node off without warning and on again."""
@@ -293,6 +307,9 @@ def reboot_node(name: str, node_name: str) -> None:
     with _changing(name) as changed:
         changes.reboot(changed, node_name)
     click.echo(f"Node {node_name} is Ready again.")
+
+
+lab.add_command(gpu)
 
 
 def _need_root() -> None:

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpudeck import errors
 from gpudeck.lab import hosttree, machine, processes, rootfs, simulation
 from gpudeck.lab.state import Folder, Node, Process
 
@@ -140,3 +141,31 @@ def environment() -> dict[str, str]:
 def card_addresses(node: Node) -> Sequence[str]:
     """PCI addresses of a node's cards, by index."""
     return [card.address for card in describe(node).cards]
+
+
+def card_address(node: Node, index: int) -> str:
+    """The PCI address of a node's card; NotFoundError says which indexes there are."""
+    addresses = card_addresses(node)
+    if 0 <= index < len(addresses):
+        return addresses[index]
+    raise errors.NotFoundError(
+        f"INDEX: node {node.name} has no card {index}; allowed: 0 to {len(addresses) - 1}",
+        reason="CardNotFound",
+    )
+
+
+def lose(folder: Folder, node: Node, artifacts: Path, address: str, *, unplug: bool) -> None:
+    """Let a card fall off the bus; `unplug` takes it out of /sys and /proc too."""
+    assert node.init is not None
+    simulated(folder, node, artifacts).lose(address)
+    act = hosttree.hotplug_remove if unplug else hosttree.lose
+    act(describe(node), tree(node.init), address)
+
+
+def return_(folder: Folder, node: Node, artifacts: Path, address: str) -> None:
+    """Put a lost card back, on the bus and into the host tree."""
+    assert node.init is not None
+    host, root = describe(node), tree(node.init)
+    hosttree.hotplug_add(host, root, address)
+    hosttree.find(host, root, address)
+    simulated(folder, node, artifacts).return_(address)
