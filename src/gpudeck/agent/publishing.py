@@ -9,6 +9,8 @@ away the looks at the bus go on, and the latest is written when it is back.
 
 from __future__ import annotations
 
+import asyncio
+
 from gpudeck import logs
 from gpudeck.agent import describing, events, metrics, nodes, planning
 from gpudeck.agent.scanning import Seen
@@ -23,6 +25,8 @@ from gpudeck.kube.queueing import Queue
 from gpudeck.kube.recording import timestamp
 from gpudeck.kube.watching import Change
 
+AHEAD_SECONDS = 10.0
+"""How long an answer to a write counts for more than the watched copy, at most."""
 _log = logs.get(__name__)
 
 
@@ -40,6 +44,7 @@ class Publisher:
         self._node = node
         self._report = report
         self._seen: Seen | None = None
+        self._ahead: dict[str, tuple[float, PhysicalGPU]] = {}
         self._queue = Queue("physicalgpus", limit_seconds=30.0)
 
     def show(self, seen: Seen) -> None:
@@ -56,12 +61,13 @@ class Publisher:
 
     def _changed(self, change: Change[PhysicalGPU]) -> None:
         if change.new is None:
+            self._ahead.pop(change.key, None)
             self._node.forget()  # With the Node its objects go, and it may come back as another.
         self._queue.add(change.key)
 
     async def _reconcile(self, name: str) -> None:
         seen = self._seen
-        known = self.cache.objects.get(name)
+        known = self._known(name)
         if seen is None or (known is not None and known.metadata.deletion_timestamp):
             return
         card = seen.inventory.cards.get(name)
@@ -75,17 +81,23 @@ class Publisher:
             plan = planning.absent(name, seen.inventory, known, timestamp())
             await self._carry_out(name, plan, known)
 
+    def _known(self, name: str) -> PhysicalGPU | None:
+        """The newest copy: the watch may not have seen our own last write yet."""
+        watched = self.cache.objects.get(name)
+        until, answered = self._ahead.get(name, (0.0, None))
+        if answered is None:
+            return watched
+        is_late = asyncio.get_running_loop().time() > until
+        if is_late or (watched is not None and _version(watched) >= _version(answered)):
+            del self._ahead[name]
+            return watched
+        return answered
+
     async def _carry_out(self, name: str, plan: planning.Plan, known: PhysicalGPU | None) -> None:
         if plan.is_delete:
             await self._delete(name, known)
         if plan.metadata is not None:
-            made = await self._api.apply(
-                PHYSICAL_GPU,
-                PhysicalGPU(metadata=plan.metadata),
-                PhysicalGPU,
-                manager=labels.MANAGER_NODE_AGENT,
-            )
-            metrics.writes.labels("metadata").inc()
+            made = await self._apply(PhysicalGPU(metadata=plan.metadata))
             if known is None:
                 _log.info("Created the object of a card", name=name)
                 self._report.card_found(made)
@@ -97,21 +109,29 @@ class Publisher:
     ) -> None:
         before = known.status.conditions if known is not None and known.status else None
         status.conditions = conditions.merge(before, status.conditions or (), timestamp())
+        body = PhysicalGPU(metadata=ObjectMeta(name=name), status=status)
         try:
-            await self._api.apply(
-                PHYSICAL_GPU,
-                PhysicalGPU(metadata=ObjectMeta(name=name), status=status),
-                PhysicalGPU,
-                manager=labels.MANAGER_NODE_AGENT,
-                subresource="status",
-            )
+            await self._apply(body, subresource="status")
         except NotFoundError:
             # Deleted meanwhile: the watch says so too, and a card that is there gets another.
             _log.debug("The object of a card is gone", name=name)
+            self._ahead.pop(name, None)
             return
-        metrics.writes.labels("status").inc()
         if known is not None:
             self._tell(known, status)
+
+    async def _apply(self, body: PhysicalGPU, *, subresource: str = "") -> PhysicalGPU:
+        answer = await self._api.apply(
+            PHYSICAL_GPU,
+            body,
+            PhysicalGPU,
+            manager=labels.MANAGER_NODE_AGENT,
+            subresource=subresource,
+        )
+        until = asyncio.get_running_loop().time() + AHEAD_SECONDS
+        self._ahead[body.metadata.name] = (until, answer)
+        metrics.writes.labels(subresource or "metadata").inc()
+        return answer
 
     def _tell(self, known: PhysicalGPU, status: PhysicalGPUStatus) -> None:
         old = conditions.find(
@@ -134,3 +154,9 @@ class Publisher:
             return
         _log.info("Deleted the object of a card that is gone and was never held", name=name)
         metrics.writes.labels("deletion").inc()
+
+
+def _version(gpu: PhysicalGPU) -> int:
+    """The resource version as a number: of one object it grows (etcd; promised since 1.35)."""
+    text = gpu.metadata.resource_version or ""
+    return int(text) if text.isascii() and text.isdigit() else 0
