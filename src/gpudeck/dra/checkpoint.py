@@ -145,7 +145,7 @@ class Store:
         That is enough for PrepareStarted: after a power cut the boot id has changed,
         and all entries of the earlier boot are dropped.
         """
-        files.write_atomic(self.path, encode(content), mode=0o600)
+        files.write_atomic(self.path, encode(content), mode=0o600, durable=durable)
 
     def set_aside(self) -> Path:
         """Keep an unusable file under another name and return it."""

@@ -113,9 +113,7 @@ class Adapter:
         )
 
     async def _identify(self, request: Any, context: Any) -> adapter_pb2.IdentifyResponse:
-        return adapter_pb2.IdentifyResponse(
-            vendor="nvidia", adapter_version="0", heartbeat_seconds=5
-        )
+        return adapter_pb2.IdentifyResponse(vendor="nvidia", heartbeat_seconds=5)
 
     async def _watch(
         self, request: Any, context: Any
