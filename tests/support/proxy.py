@@ -54,6 +54,7 @@ class Proxy:
         await self.go_away()
         assert self._session is not None
         await self._session.close()
+        await asyncio.sleep(0)  # The sockets are closed in the loop's next turn.
         self._folder.cleanup()
 
     @property

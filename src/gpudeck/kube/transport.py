@@ -74,6 +74,7 @@ class Transport:
     async def close(self) -> None:
         """End all connections."""
         await self._session.close()
+        await asyncio.sleep(0)  # The sockets are closed in the loop's next turn.
 
     async def send(self, request: Request, *, seconds: float = REQUEST_SECONDS) -> bytes:
         """Return the body of a successful answer; every failure is an error of gpudeck."""
