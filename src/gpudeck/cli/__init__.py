@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: one file a command group, loaded only when it runs."""

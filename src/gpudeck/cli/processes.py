@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of the chart as commands: options from their settings, run until SIGTERM.
+
+A process is `<package>/settings.py` with a settings class and `<package>/main.py` with
+`async run(settings)`, which ends when it is cancelled. Its log goes to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import importlib
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+
+from gpudeck import logs, settings
+
+_PACKAGES = {
+    "controller": "gpudeck.controller",
+    "node-agent": "gpudeck.agent",
+    "dra-plugin": "gpudeck.dra",
+    "adapter": "gpudeck.adapter",
+}
+_ARGUMENTS = {"adapter": "vendor"}
+"""The setting of a process that is given as a word, not as an option."""
+
+
+def command(name: str, meaning: str) -> click.Command:
+    """Build the command of a process. Its main module is imported when it runs."""
+    described: Any = importlib.import_module(f"{_PACKAGES[name]}.settings").Settings
+    word = _ARGUMENTS.get(name)
+    parameters: list[click.Parameter] = [
+        click.Argument([option.name], required=False)
+        if option.name == word
+        else click.Option(
+            [option.flag, option.name],
+            metavar=_metavar(option),
+            help=f"{option.help} [{option.env}; default: {_shown(option.default)}]",
+        )
+        for option in settings.describe(described)
+    ]
+
+    def start(**flags: str | None) -> None:
+        given = settings.load(described, flags)
+        logs.configure(given.log_level)
+        run: Callable[[Any], Awaitable[None]] = importlib.import_module(
+            f"{_PACKAGES[name]}.main"
+        ).run
+        _event_loop()(_until_signalled(run(given)))
+
+    return click.Command(name, params=parameters, callback=start, help=meaning)
+
+
+def _metavar(option: settings.Option) -> str:
+    kind = option.type
+    return kind.__name__.upper() if isinstance(kind, type) else "WORDS"
+
+
+def _shown(default: Any) -> str:
+    if default is dataclasses.MISSING:
+        return "required"
+    return ",".join(default) if isinstance(default, tuple) else str(default) or "empty"
+
+
+def _event_loop() -> Callable[[Any], Any]:
+    with contextlib.suppress(ImportError):
+        import uvloop  # noqa: PLC0415  # An accelerator that may be absent on other platforms.
+
+        return uvloop.run
+    return asyncio.run
+
+
+async def _until_signalled(running: Awaitable[None]) -> None:
+    """Await the process; SIGTERM and SIGINT cancel it, which is a clean end."""
+    task = asyncio.ensure_future(running)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
