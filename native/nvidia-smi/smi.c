@@ -85,6 +85,21 @@ static void load_library(void)
         nvml.simBusId = no_bus_id;
 }
 
+/* The first two numbers of a version: 580.105 of 580.105.08. */
+static size_t release_length(const char *version)
+{
+    size_t first = strcspn(version, ".");
+    return version[first] ? first + 1 + strcspn(version + first + 1, ".") : first;
+}
+
+/* NVML's own version is the CUDA major before the driver's: 13.580.105.08. */
+static void print_library_version(const char *version)
+{
+    const char *release = version + strcspn(version, ".");
+    release += *release == '.';
+    printf("NVML library version: %.*s\n", (int)release_length(release), release);
+}
+
 static void initialise(void)
 {
     load_library();
@@ -98,7 +113,7 @@ static void initialise(void)
     printf("Failed to initialize NVML: %s\n", error_text(code));
     if (code == NVML_ERROR_LIB_RM_VERSION_MISMATCH &&
         nvml.nvmlSystemGetNVMLVersion(version, sizeof version) == NVML_SUCCESS)
-        printf("NVML library version: %s\n", version + (strncmp(version, "13.", 3) ? 0 : 3));
+        print_library_version(version);
     fail(exit_code(code), "%s", "");
 }
 
@@ -326,7 +341,7 @@ static void print_version(void)
     nvml.nvmlSystemGetCudaDriverVersion(&cuda);
     printf("NVIDIA-SMI version  : %s\nNVML version        : %.*s\nDRIVER version      : %s\n"
            "CUDA Version        : %d.%d\n",
-           driver, (int)strcspn(driver, ".") + 4, driver, driver, cuda / 1000, cuda % 1000 / 10);
+           driver, (int)release_length(driver), driver, driver, cuda / 1000, cuda % 1000 / 10);
 }
 
 static const char *const HELP =

@@ -66,8 +66,8 @@ def _cards(machine: machines.Machine) -> Findings:
 
 def _addresses(machine: machines.Machine) -> Findings:
     seen: dict[str, str] = {}
-    for path, device in _devices(machine):
-        path, address = path + ".address", device.address
+    for place, device in _devices(machine):
+        path, address = f"{place}.address", device.address
         if not _ADDRESS.fullmatch(address):
             yield f"{path}: {address!r} is no PCI address; allowed: for example 0000:1b:00.0"
         elif address in seen:
@@ -90,8 +90,8 @@ def _devices(
 def _bridges(machine: machines.Machine) -> Findings:
     ends = {device.address: path for path, device in _devices(machine)}
     above: dict[str, tuple[str, ...]] = {}
-    for path, device in _devices(machine):
-        path += ".behind"
+    for place, device in _devices(machine):
+        path = f"{place}.behind"
         if not device.behind:
             yield f"{path}: [] is not allowed; name at least the root port"
         for depth, bridge in enumerate(device.behind):

@@ -216,7 +216,7 @@ class Simulation:
         self.turn(card, reset=1)
 
     def turn(self, card: Card, **knobs: object) -> None:
-        """Set any of simctl's knobs on a card (index, PCI address, UUID or "all").
+        """Set any of simctl's knobs (`_` for `-`) on a card.
 
         Raises InvalidError with what simctl has against the name, the value or the card.
         """

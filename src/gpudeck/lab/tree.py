@@ -121,7 +121,7 @@ def _is(place: Path, entry: File | Link | Device) -> bool:
     except FileNotFoundError:
         return False
     if isinstance(entry, Link):
-        return stat.S_ISLNK(found.st_mode) and os.readlink(place) == entry.target
+        return stat.S_ISLNK(found.st_mode) and str(place.readlink()) == entry.target
     if stat.S_IMODE(found.st_mode) != entry.mode:
         return False
     if isinstance(entry, Device):

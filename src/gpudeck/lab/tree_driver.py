@@ -262,6 +262,7 @@ def _by_major(row: tuple[int, str]) -> int:
 
 
 def _nodes(host: machine.Machine) -> tree.Tree:
+    """Nodes that are there at boot; the library makes those of MIG instances with them."""
     below: tree.Tree = {
         "dev/nvidiactl": tree.Device(NVIDIA_MAJOR, 255),
         "dev/nvidia-modeset": tree.Device(NVIDIA_MAJOR, 254),
@@ -270,12 +271,8 @@ def _nodes(host: machine.Machine) -> tree.Tree:
         "dev/nvidia-caps/nvidia-cap1": tree.Device(CAPS_MAJOR, 1, 0o400),
         "dev/nvidia-caps/nvidia-cap2": tree.Device(CAPS_MAJOR, 2, 0o444),
     }
-    for minor, card in enumerate(host.cards):
+    for minor in range(len(host.cards)):
         below[f"dev/nvidia{minor}"] = tree.Device(NVIDIA_MAJOR, minor)
-        if host.model_of(card).mig:
-            first, last = capability_minor(minor, 0), capability_minor(minor + 1, 0)
-            for cap in range(first, last):
-                below[f"dev/nvidia-caps/nvidia-cap{cap}"] = tree.Device(CAPS_MAJOR, cap, 0o444)
     if host.nvlink.switches:
         below["dev/nvidia-nvswitchctl"] = tree.Device(SWITCH_MAJOR, 255)
     for index in range(len(host.nvlink.switches)):

@@ -46,7 +46,7 @@ def test_identities_belong_to_the_host_and_stay() -> None:
 
 def test_an_unknown_name_is_answered_with_the_names_there_are() -> None:
     with pytest.raises(
-        errors.NotFoundError, match="h100-x9.*allowed: a100-40gb-x4.*YAML"
+        errors.NotFoundError, match=r"h100-x9.*allowed: a100-40gb-x4.*YAML"
     ) as caught:
         machine.load("h100-x9")
     assert caught.value.reason == "MachineNotFound"
@@ -93,7 +93,7 @@ def test_text_that_is_no_yaml_is_refused(tmp_path: Path) -> None:
 def test_a_card_is_found_by_its_address() -> None:
     host = machine.load("h100-x8")
     assert host.card_at("0000:43:00.0") == host.cards[1]
-    with pytest.raises(errors.NotFoundError, match="0000:44:00.0.*0000:1b:00.0"):
+    with pytest.raises(errors.NotFoundError, match=r"0000:44:00\.0.*0000:1b:00\.0"):
         host.card_at("0000:44:00.0")
 
 
