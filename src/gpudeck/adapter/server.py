@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +71,6 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
     ) -> pb.IdentifyResponse:
         return pb.IdentifyResponse(
             vendor=self._vendor.name,
-            adapter_version=metadata.version("gpudeck"),
             heartbeat_seconds=max(1, round(self._heartbeat_seconds)),
         )
 

@@ -3,9 +3,8 @@
 
     contract        what a maker implements: read it first
     registry        names of makers → their implementation
-    zygote          the small process that all library processes are forked from
     worker          what runs in a library process
-    calling         how the serving process calls into one, with a deadline each
+    calling         how the serving process starts one and calls into it, with a deadline each
     supervisor      keeps library processes going and the inventory true
     records, health what was read and raised about a card → one verdict
     nvidia          NVML

@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call into one library process, with a deadline for each call, and know when it has ended.
+"""Start a library process and call into it, with a deadline for each call.
 
-Used by `supervisor` alone. A call that passes its deadline raises HungError with the
-name of the library function that was entered; the process is then of no more use and
-the caller kills it. The end of a process is seen on its pidfd: no other process
-can be hit by a signal that was meant for it, and a process that not even SIGKILL ends
-(it sits in the kernel) is known by `ended` staying False.
+Used by `supervisor` and `probing`. A call that passes its deadline raises HungError with
+the name of the library function that was entered; the process is then of no more use
+and the caller kills it. A process that not even SIGKILL ends (it sits in the kernel) is
+known by `ended` staying False. Each is a program of its own: the serving process
+cannot fork safely (gRPC starts threads), and is twice as large.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import mmap
 import os
-import signal
+import socket
+import sys
 from collections.abc import Callable
 
 import msgspec
 
 from gpudeck import errors
-from gpudeck.vendors import contract, worker, zygote
+from gpudeck.host import processes
+from gpudeck.vendors import contract, registry, worker
 
 OnEvents = Callable[[tuple[contract.CardEvent, ...]], None]
 OnEnd = Callable[[], None]
+
+_START = "from gpudeck.vendors import worker; worker.main()"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(worker.Reply).decode
@@ -41,30 +44,80 @@ class EndedError(errors.UnavailableError):
     reason = "LibraryCrashed"
 
 
+class Program(contract.Value, frozen=True):
+    """How library processes of a maker are started. Raises InvalidError for no such maker."""
+
+    vendor: str
+    settings: contract.VendorSettings
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        registry.check(self.vendor)
+
+    async def start(self, on_events: OnEvents, on_end: OnEnd) -> LibraryProcess:
+        """Start one; nothing of the maker's is loaded before `open`.
+
+        Raises UnavailableError or ForbiddenError where the node cannot start a process.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        progress = os.memfd_create("progress", os.MFD_CLOEXEC)
+        os.ftruncate(progress, worker.PROGRESS_BYTES)
+        order = worker.Order(
+            connection=theirs.fileno(),
+            progress=progress,
+            parent=os.getpid(),
+            vendor=self.vendor,
+            settings=self.settings,
+            log_level=self.log_level,
+        )
+        try:
+            child = await processes.Child.start(
+                [sys.executable, "-c", _START, msgspec.json.encode(order).decode()],
+                # The maker's library is to see what it would see in this process.
+                environment=os.environ,
+                descriptors=[theirs.fileno(), progress],
+            )
+            memory = mmap.mmap(progress, worker.PROGRESS_BYTES, prot=mmap.PROT_READ)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(progress)
+        ours.setblocking(False)
+        return LibraryProcess(child, ours, memory, on_events=on_events, on_end=on_end)
+
+
 class LibraryProcess:
     """One library process. Calls are made one after the other; the caller sees to that."""
 
-    def __init__(self, spawned: zygote.Spawned, on_events: OnEvents, on_end: OnEnd) -> None:
+    def __init__(
+        self,
+        child: processes.Child,
+        connection: socket.socket,
+        progress: mmap.mmap,
+        *,
+        on_events: OnEvents,
+        on_end: OnEnd,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._connection = spawned.connection
-        self._pidfd = spawned.pidfd
+        self._child = child
+        self._connection = connection
+        self._progress = progress
         self._on_events = on_events
         self._on_end = on_end
-        self._progress = mmap.mmap(spawned.progress, worker.PROGRESS_BYTES, prot=mmap.PROT_READ)
-        os.close(spawned.progress)
         self._waiting: tuple[int, asyncio.Future[worker.Reply]] | None = None
         self._calls = 0
-        self._end = asyncio.Event()
-        self.pid = spawned.pid
+        self.pid = child.pid
         self.heard_at = self._loop.time()
         """When the process last sent anything, in the loop's time."""
         self._loop.add_reader(self._connection, self._receive)
-        self._loop.add_reader(self._pidfd, self._ended)
+        self._watch = self._loop.create_task(self._watch_end())
 
     @property
     def ended(self) -> bool:
         """The process is gone."""
-        return self._end.is_set()
+        return self._child.status is not None
 
     @property
     def entered(self) -> str:
@@ -85,26 +138,10 @@ class LibraryProcess:
             raise EndedError(f"the library process gave no answer to read {address}")
         return reply.reading
 
-    def kill(self) -> None:
-        """Send SIGKILL; `ended` follows, unless the process sits in the kernel."""
+    async def kill(self) -> bool:
+        """End the process by SIGKILL; False if it has not ended some seconds later."""
         self._hang_up()
-        if not self.ended:  # The descriptor is closed with the end, and its number used again.
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-
-    async def close(self, *, grace_seconds: float = 1.0) -> bool:
-        """End the process: let it release its cards, then SIGKILL. True if it is gone."""
-        self._hang_up()
-        if not await self.wait_ended(grace_seconds):
-            self.kill()
-            await self.wait_ended(grace_seconds)
-        return self.ended
-
-    async def wait_ended(self, seconds: float) -> bool:
-        """Wait at most `seconds` for the end of the process."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._end.wait(), seconds)
-        return self.ended
+        return await self._child.kill()
 
     async def _call(self, method: str, argument: str, deadline_seconds: float) -> worker.Reply:
         if self.ended or self._connection.fileno() < 0:
@@ -159,10 +196,8 @@ class LibraryProcess:
             entered = self.entered or "a call"
             self._waiting[1].set_exception(EndedError(f"the library process ended in {entered}"))
 
-    def _ended(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        self._end.set()
+    async def _watch_end(self) -> None:
+        await self._child.wait()
         self._hang_up()
         self._on_end()
 

@@ -187,6 +187,7 @@ it is how a hang is told by name after the process was killed."""
 class Library(Protocol):
     """The maker's library, in a process of its own, called by one thread but for `wait`.
 
+    The process ends by SIGKILL or on its own; there is no last call, the kernel gives back all.
     Every method may block without end and may end the process; the caller has deadlines.
     Errors are `gpudeck.errors.GpudeckError`s with the reason that users see.
     """
@@ -217,9 +218,6 @@ class Library(Protocol):
         not told; lasting faults are seen by `read`.
         """
 
-    def close(self) -> None:
-        """Release every card. Best effort: the process ends right after it."""
-
 
 class Vendor(Protocol):
     """A maker in the serving process. Loads nothing of the maker's; reads files of the node.
@@ -245,13 +243,7 @@ class Vendor(Protocol):
 
 
 class Maker(Protocol):
-    """What the package of a maker offers to the registry: three functions."""
-
-    def preload(self) -> None:
-        """Import what `library` needs; called once, in the process that all others are forked from.
-
-        Must not load the maker's library itself: that is `Library.open`.
-        """
+    """What the package of a maker offers to the registry: two functions."""
 
     def vendor(self, settings: VendorSettings) -> Vendor:
         """Make the serving side."""

@@ -14,7 +14,7 @@ import asyncio
 import dataclasses
 
 from gpudeck import errors, logs
-from gpudeck.vendors import calling, zygote
+from gpudeck.vendors import calling
 
 log = logs.get(__name__)
 
@@ -28,8 +28,6 @@ class Timing:
     every: float = 30.0
     open: float = 30.0
     read: float = 20.0
-    end: float = 2.0
-    """How long a killed process may take to end before that is logged."""
 
 
 @dataclasses.dataclass
@@ -42,8 +40,8 @@ class _Aside:
 class Probing:
     """The cards put aside."""
 
-    def __init__(self, forks: zygote.Zygote, timing: Timing) -> None:
-        self._forks = forks
+    def __init__(self, program: calling.Program, timing: Timing) -> None:
+        self._program = program
         self._timing = timing
         self._aside: dict[str, _Aside] = {}
         self._killed: dict[calling.LibraryProcess, str | None] = {}
@@ -72,9 +70,8 @@ class Probing:
 
     def leave(self, process: calling.LibraryProcess, *, address: str | None) -> None:
         """Kill a process and do not wait for it; `address` is the card it was reading."""
-        process.kill()
         self._killed[process] = address
-        watch = asyncio.create_task(self._watch(process, address))
+        watch = asyncio.create_task(self._kill(process, address))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
 
@@ -100,14 +97,13 @@ class Probing:
     async def close(self) -> None:
         """End the tries that are under way."""
         tasks = [each.task for each in self._aside.values() if each.task is not None]
-        for task in [*tasks, *self._watches]:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._watches, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._watches)
 
     async def _try(self, address: str, aside: _Aside) -> None:
-        process = calling.LibraryProcess(
-            await self._forks.spawn(), lambda events: None, lambda: None
-        )
+        process = await self._program.start(lambda events: None, lambda: None)
         try:
             state = await process.open(deadline_seconds=self._timing.open)
             if state.ready:
@@ -121,8 +117,8 @@ class Probing:
         finally:
             self.leave(process, address=address)
 
-    async def _watch(self, process: calling.LibraryProcess, address: str | None) -> None:
-        if not await process.wait_ended(self._timing.end):
+    async def _kill(self, process: calling.LibraryProcess, address: str | None) -> None:
+        if not await process.kill():
             log.warning(
                 "Process does not end by SIGKILL, leaving it behind",
                 pid=process.pid,

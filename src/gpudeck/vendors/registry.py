@@ -24,10 +24,9 @@ def names() -> list[str]:
     return sorted(_PACKAGES)
 
 
-def load(name: str) -> contract.Maker:
-    """Import a maker's package. Raises InvalidError that lists the makers there are."""
-    package = _PACKAGES.get(name)
-    if package is None:
+def check(name: str) -> None:
+    """Raise InvalidError that lists the makers there are, unless `name` is one of them."""
+    if name not in _PACKAGES:
         allowed = ", ".join(names())
         raise errors.InvalidError(
             f"vendor: {name!r} is not a known maker; allowed: {allowed}",
@@ -35,4 +34,9 @@ def load(name: str) -> contract.Maker:
             field="vendor",
             allowed=allowed,
         )
-    return cast(contract.Maker, importlib.import_module(package))
+
+
+def load(name: str) -> contract.Maker:
+    """Import a maker's package. Raises InvalidError as `check` does."""
+    check(name)
+    return cast(contract.Maker, importlib.import_module(_PACKAGES[name]))

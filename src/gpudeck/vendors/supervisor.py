@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 from gpudeck import errors, logs
-from gpudeck.vendors import calling, contract, health, probing, records, zygote
+from gpudeck.vendors import calling, contract, health, probing, records
 
 log = logs.get(__name__)
 
@@ -49,17 +49,17 @@ class Supervisor:
     def __init__(
         self,
         vendor: contract.Vendor,
-        forks: zygote.Zygote,
+        program: calling.Program,
         publish: Publish,
         *,
         timing: Timing | None = None,
         probe_timing: probing.Timing | None = None,
     ) -> None:
         self._vendor = vendor
-        self._forks = forks
+        self._program = program
         self._publish_to = publish
         self._timing = timing or Timing()
-        self._probing = probing.Probing(forks, probe_timing or probing.Timing())
+        self._probing = probing.Probing(program, probe_timing or probing.Timing())
         self._records: dict[str, records.Record] = {}
         self._driver = records.NOT_OPENED
         self._published: records.Inventory | None = None
@@ -84,7 +84,7 @@ class Supervisor:
             early.cancel()
             await self._probing.close()
             if self._process is not None:
-                await self._process.close()
+                await self._process.kill()
 
     async def _rest(self) -> None:
         try:
@@ -147,9 +147,7 @@ class Supervisor:
         return await self._open()
 
     async def _open(self) -> bool:
-        process = calling.LibraryProcess(
-            await self._forks.spawn(), self._take_events, self._wake.set
-        )
+        process = await self._program.start(self._take_events, self._wake.set)
         try:
             state = await process.open(deadline_seconds=self._timing.open)
         except calling.EndedError as error:

@@ -5,13 +5,18 @@ The messages are msgpack on a SEQPACKET socket, so each arrives whole. A second 
 waits for the library's events and sends them as they come, and an empty message
 every few seconds, by which the other side sees that the wait itself has not hung. The
 name of the library function being entered stands in a piece of shared memory; it can
-be read there when this process no longer answers. Ends when the socket does.
+be read there when this process no longer answers. Ends when the socket does, and
+with the process that started it even when that is killed: PR_SET_PDEATHSIG.
+
+Imports here are paid for in memory a second time on every node, so there are few.
 """
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
+import signal
 import socket
 import sys
 import threading
@@ -20,8 +25,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpudeck import errors
-from gpudeck.vendors import contract
+from gpudeck import errors, logs
+from gpudeck.vendors import contract, registry
 
 PROGRESS_BYTES = 128
 MESSAGE_BYTES = 1 << 17
@@ -29,7 +34,20 @@ MESSAGE_BYTES = 1 << 17
 WAIT_SECONDS = 5.0
 """How long one wait for events lasts."""
 
-Work = Callable[[], None]
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+
+class Order(contract.Value, frozen=True):
+    """What the process is told when it is started, as JSON in its argument."""
+
+    connection: int
+    """Descriptor of the socket for calls."""
+    progress: int
+    """Descriptor of the memory where it notes what it is doing."""
+    parent: int
+    vendor: str
+    settings: contract.VendorSettings
+    log_level: str
 
 
 class Call(contract.Value, frozen=True):
@@ -62,6 +80,21 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Call).decode
 
 
+def main() -> None:
+    """Serve the process that is named in the order."""
+    order = msgspec.json.decode(sys.argv[1], type=Order)
+    _become("gpudeck-library", order.parent)
+    logs.configure(order.log_level)
+    connection = socket.socket(fileno=order.connection)
+    progress = open_progress(order.progress)
+    library = registry.load(order.vendor).library(order.settings, progress)
+    try:
+        run(connection, library)
+    except BaseException:  # noqa: BLE001 - the other thread must not keep the process.
+        report_and_exit(os.EX_SOFTWARE)
+    os._exit(os.EX_OK)
+
+
 def run(connection: socket.socket, library: contract.Library) -> None:
     """Serve calls until the other side closes the connection."""
     sending = threading.Lock()
@@ -76,7 +109,6 @@ def run(connection: socket.socket, library: contract.Library) -> None:
         send(reply)
         if reply.state is not None and reply.state.ready:
             threading.Thread(target=_watch, args=(library, send), daemon=True).start()
-    library.close()
 
 
 def _answer(library: contract.Library, call: Call) -> Reply:
@@ -100,7 +132,7 @@ def _watch(library: contract.Library, send: Callable[[Reply], None]) -> None:
         return  # The other side has gone; the first thread ends the process.
     except BaseException:  # noqa: BLE001 - without a reader of errors, the end is the report.
         # Without this thread the process would look well and tell no event: end it loudly.
-        report_and_exit(70)
+        report_and_exit(os.EX_SOFTWARE)
 
 
 def open_progress(descriptor: int) -> contract.Progress:
@@ -120,9 +152,17 @@ def read_progress(memory: mmap.mmap) -> str:
     return memory[:].split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
+def _become(name: str, parent: int) -> None:
+    """Take a name that `ps` shows, and die with the parent."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # It died before the line above.
+        os._exit(os.EX_OK)
+
+
 def report_and_exit(code: int) -> None:
     """End this process at once, with the traceback of the error being handled on stderr."""
-    if sys.exc_info()[0] is not None:
-        traceback.print_exc()
+    traceback.print_exc()
     sys.stderr.flush()
     os._exit(code)

@@ -8,13 +8,13 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from gpudeck.vendors import contract, health, probing, records, registry, supervisor, zygote
+from gpudeck.vendors import calling, contract, health, probing, records, registry, supervisor
 from gpudeck.vendors.simulated import machine
 
 FAST = supervisor.Timing(
-    poll=0.05, shortest_pause=0.01, read=0.3, open=0.5, first_inventory=5.0, longest_backoff=0.05
+    poll=0.05, shortest_pause=0.01, read=0.5, open=3.0, first_inventory=10.0, longest_backoff=0.05
 )
-FAST_PROBES = probing.Timing(every=0.1, open=0.5, read=0.3, end=1.0)
+FAST_PROBES = probing.Timing(every=0.1, open=3.0, read=0.5)
 
 
 class Watched:
@@ -53,11 +53,11 @@ async def watching(root: Path, cards: int = 3) -> AsyncIterator[Watched]:
     watched = Watched(root)
     if not watched.bench.path.exists():
         watched.bench.write(machine.make(cards))
-    forks = zygote.Zygote.start("simulated", watched.settings)
+    program = calling.Program(vendor="simulated", settings=watched.settings)
     vendor = registry.load("simulated").vendor(watched.settings)
     running = asyncio.create_task(
         supervisor.Supervisor(
-            vendor, forks, watched.publish, timing=FAST, probe_timing=FAST_PROBES
+            vendor, program, watched.publish, timing=FAST, probe_timing=FAST_PROBES
         ).run()
     )
     try:
@@ -66,7 +66,6 @@ async def watching(root: Path, cards: int = 3) -> AsyncIterator[Watched]:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-        forks.close()
 
 
 GOOD = ("Healthy", "Healthy")
@@ -100,7 +99,7 @@ async def test_a_hung_card_is_put_aside_alone_and_comes_back(tmp_path: Path) -> 
         watched.bench.change_card(1, hangs=True)
         await watched.until(lambda: watched.card(1).health.verdict is health.Verdict.UNHEALTHY)
         assert watched.verdicts() == [GOOD, ("Unhealthy", "Hung"), GOOD]
-        assert "simulatedRead has not returned for 0.3 s" in watched.card(1).health.message
+        assert "simulatedRead has not returned for 0.5 s" in watched.card(1).health.message
         watched.bench.change_reading(2, product_name="Still read")
         await watched.until(lambda: watched.product(2) == "Still read")
         watched.bench.change_card(1, hangs=False)
@@ -225,14 +224,11 @@ async def test_nothing_is_left_running_afterwards(tmp_path: Path) -> None:
 
 
 def _library_processes() -> list[int]:
-    """Library processes below this process: children of its zygotes."""
+    """Library processes that this process has started."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if (folder / "comm").read_text().strip() == "gpudeck-library":
-                above = Path("/proc") / fields[1] / "stat"
-                grandparent = int(above.read_text().rpartition(")")[2].split()[1])
-                if grandparent == os.getpid():
-                    found.append(int(folder.name))
+            if int(fields[1]) == os.getpid() and "gpudeck" in (folder / "comm").read_text():
+                found.append(int(folder.name))
     return found

@@ -31,14 +31,12 @@ class IdentifyRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class IdentifyResponse(_message.Message):
-    __slots__ = ("vendor", "adapter_version", "heartbeat_seconds")
+    __slots__ = ("vendor", "heartbeat_seconds")
     VENDOR_FIELD_NUMBER: _ClassVar[int]
-    ADAPTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     vendor: str
-    adapter_version: str
     heartbeat_seconds: int
-    def __init__(self, vendor: _Optional[str] = ..., adapter_version: _Optional[str] = ..., heartbeat_seconds: _Optional[int] = ...) -> None: ...
+    def __init__(self, vendor: _Optional[str] = ..., heartbeat_seconds: _Optional[int] = ...) -> None: ...
 
 class WatchCardsRequest(_message.Message):
     __slots__ = ()

@@ -12,22 +12,14 @@ files      which files of the node belong to the driver
 
 from __future__ import annotations
 
-import importlib
-
 from gpudeck.vendors import contract
 
 
 def vendor(settings: contract.VendorSettings) -> contract.Vendor:
     """Make the serving side."""
-    from gpudeck.vendors.nvidia import driver  # noqa: PLC0415 - the library side needs none of it.
+    from gpudeck.vendors.nvidia import driver  # noqa: PLC0415 - each side imports its own.
 
     return driver.NvidiaVendor(settings)
-
-
-def preload() -> None:
-    """Import the bindings where all library processes are forked from."""
-    # Late, like the next one: the serving process is not to carry the bindings.
-    importlib.import_module("gpudeck.vendors.nvidia.session")
 
 
 def library(settings: contract.VendorSettings, progress: contract.Progress) -> contract.Library:

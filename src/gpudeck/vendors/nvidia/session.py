@@ -97,10 +97,6 @@ class NvmlLibrary:
             ),
         )
 
-    def close(self) -> None:
-        """`Library.close`."""
-        self._nvml.optional(pynvml.nvmlShutdown)
-
     def _monitor(self, address: str, handle: Any) -> contract.Fault | None:
         self._addresses = {**self._addresses, _key(handle): address}
         if address in self._monitored:

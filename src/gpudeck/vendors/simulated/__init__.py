@@ -19,10 +19,6 @@ def vendor(settings: contract.VendorSettings) -> contract.Vendor:
     return cards.SimulatedVendor(settings)
 
 
-def preload() -> None:
-    """Everything is imported already."""
-
-
 def library(settings: contract.VendorSettings, progress: contract.Progress) -> contract.Library:
     """Make the library side."""
     return cards.SimulatedLibrary(settings, progress)

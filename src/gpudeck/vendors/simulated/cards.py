@@ -92,9 +92,6 @@ class SimulatedLibrary:
             time.sleep(_LOOK_SECONDS)
         return ()
 
-    def close(self) -> None:
-        """`Library.close`."""
-
     def _card(self, address: str) -> machine.Card:
         for card in self._bench.read().cards:
             if card.site.address == address:
