@@ -25,6 +25,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
@@ -287,7 +288,7 @@ class ApiServer:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        seen = Seen(request.method, request.path, dict(request.query))
+        seen = Seen(request.method, request.rel_url.raw_path, dict(request.query))
         with contextlib.suppress(ValueError):
             seen.body = json.loads(body) if body else None
         self.seen.append(seen)
@@ -339,7 +340,7 @@ class ApiServer:
         return self._list(request, target)
 
     def _target(self, request: web.Request) -> Target:
-        parts = [part for part in request.path.split("/") if part]
+        parts = [unquote(part) for part in request.rel_url.raw_path.split("/") if part]
         if parts[:1] == ["api"] and len(parts) >= 3:
             group, version, rest = "", parts[1], parts[2:]
         elif parts[:1] == ["apis"] and len(parts) >= 4:

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections: rotated tokens and authorities, and servers that are not who they say."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from tests.support import apiserver, certificates
+
+from gpudeck import errors
+from gpudeck.api.core import ConfigMap
+from gpudeck.api.resources import CONFIG_MAP
+from gpudeck.kube import client, configuration, credentials
+
+
+def server_context(ca: certificates.Pair, folder: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    certificate, key = certificates.issue(ca, "server").write(folder, "server")
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def access(server: str, credential: credentials.Credential) -> configuration.Access:
+    return configuration.Access(server=server, tls=credentials.Tls(), credential=credential)
+
+
+async def test_a_token_rotated_by_the_kubelet_is_used_after_one_refusal(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+    async with apiserver.ApiServer() as server:
+        server.tokens = {"old"}
+        token = credentials.TokenFile(path)
+        async with client.Client(access(server.url, token)) as connection:
+            await connection.list(CONFIG_MAP, ConfigMap)
+            server.tokens = {"new"}
+            path.write_text("new")
+            await connection.list(CONFIG_MAP, ConfigMap)
+
+
+async def test_a_caller_whom_the_server_does_not_know_is_told_so() -> None:
+    async with apiserver.ApiServer() as server, server.client() as connection:
+        server.tokens = {"another"}
+        with pytest.raises(errors.ForbiddenError) as caught:
+            await connection.list(CONFIG_MAP, ConfigMap)
+    assert caught.value.reason == "Unauthorized"
+
+
+async def test_a_rotated_authority_is_used_by_the_next_connection(tmp_path: Path) -> None:
+    old, new = certificates.authority("old"), certificates.authority("new")
+    path, _ = old.write(tmp_path, "ca")
+    context = server_context(old, tmp_path)
+    async with apiserver.ApiServer(tls=context) as server:
+        kubeconfig = server.kubeconfig(authority=str(path))
+        async with await client.Client.connect(kubeconfig) as connection:
+            await connection.list(CONFIG_MAP, ConfigMap)
+            new.write(tmp_path, "ca")
+            context.load_cert_chain(*certificates.issue(new, "server").write(tmp_path, "server"))
+            await server.stop()
+            await server.start()
+            await connection.list(CONFIG_MAP, ConfigMap)
+
+
+async def test_a_server_of_another_authority_is_not_trusted(tmp_path: Path) -> None:
+    path, _ = certificates.authority("mine").write(tmp_path, "ca")
+    context = server_context(certificates.authority("another"), tmp_path)
+    async with apiserver.ApiServer(tls=context) as server:
+        kubeconfig = server.kubeconfig(authority=str(path))
+        async with await client.Client.connect(kubeconfig) as connection:
+            with pytest.raises(errors.ForbiddenError) as caught:
+                await connection.list(CONFIG_MAP, ConfigMap)
+    assert caught.value.reason == "CertificateNotTrusted"
+
+
+async def test_names_cannot_leave_their_place_in_the_path() -> None:
+    async with apiserver.ApiServer() as server, server.client() as connection:
+        with pytest.raises(errors.NotFoundError):
+            await connection.get(CONFIG_MAP, "../../x?y=z", ConfigMap, namespace="a/b")
+        assert server.seen[-1].path == "/api/v1/namespaces/a%2Fb/configmaps/..%2F..%2Fx%3Fy%3Dz"
+        assert server.seen[-1].query == {}
+
+
+async def test_an_answer_of_another_form_is_reported() -> None:
+    async with apiserver.ApiServer() as server, server.client() as connection:
+        server.put(CONFIG_MAP, {"metadata": {"name": "one"}, "data": 7})
+        with pytest.raises(errors.UnsupportedError, match="expected form"):
+            await connection.get(CONFIG_MAP, "one", ConfigMap, namespace="default")
