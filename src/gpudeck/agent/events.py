@@ -38,6 +38,16 @@ class Events:
             warning=True,
         )
 
+    def bus_unreadable(self, error: GpudeckError) -> None:
+        """There is no PCI bus to be read; what is known of the cards stays as it is."""
+        self._recorder.record(
+            self._node,
+            reason=error.reason,
+            message=f"No cards can be looked for: {error.message}. Known cards are left as they "
+            "are.",
+            warning=True,
+        )
+
     def several_vendors(self, vendors: list[str], chosen: str) -> None:
         """The node has cards of several vendors, and its label names one."""
         self._recorder.record(

@@ -47,6 +47,7 @@ class Agent:
         self._scanning = scanning.Scanning(
             scanning.Scanner(self._root, settings.node_name),
             self._show,
+            self._report.bus_unreadable,
             supported=lambda: self._supported,
             seconds=settings.scan_seconds,
         )

@@ -21,6 +21,8 @@ from gpudeck.agent.supported import Supported
 from gpudeck.host import pci, pciids
 from gpudeck.host.root import Root
 
+CONFIRM_SECONDS = 0.2
+"""A device that cannot be read is looked at once more after this: it may be going away."""
 STUCK_FACTOR = 4
 """A look that has not come back for so many periods hangs inside the kernel."""
 _log = logs.get(__name__)
@@ -51,6 +53,10 @@ class Scanner:
                 f"{self._root.path}{pci.DEVICES} is not there", reason="PciBusUnreadable"
             )
         scan = pci.scan(self._root, supported.accepts)
+        if scan.failures:
+            # While the kernel removes a device, its folder outlives the values in it.
+            time.sleep(CONFIRM_SECONDS)
+            scan = pci.scan(self._root, supported.accepts)
         found = discovering.inventory(self._node, scan, supported)
         return Seen(
             inventory=found,
@@ -61,12 +67,16 @@ class Scanner:
 
 
 class Scanning:
-    """The task that looks again and again, and gives each result to `show`."""
+    """The task that looks again and again, and gives each result to `show`.
+
+    Why there is none goes to `trouble`, once until it is another reason.
+    """
 
     def __init__(
         self,
         scanner: Scanner,
         show: Callable[[Seen], None],
+        trouble: Callable[[errors.GpudeckError], None],
         *,
         supported: Callable[[], Supported],
         seconds: float,
@@ -74,11 +84,12 @@ class Scanning:
         self.last: Seen | None = None
         self._scanner = scanner
         self._show = show
+        self._trouble = trouble
         self._supported = supported
         self._seconds = seconds
         self._wanted = asyncio.Event()
         self._began: float | None = None
-        self._trouble = ""
+        self._known_trouble = ""
 
     def again(self) -> None:
         """Look as soon as possible."""
@@ -113,14 +124,15 @@ class Scanning:
             seen = await asyncio.to_thread(self._scanner.look, self._supported())
         except errors.GpudeckError as error:
             metrics.scan_success.set(0)
-            if self._trouble != error.message:
+            if self._known_trouble != error.message:
                 _log.warning("The PCI bus cannot be read", error=error)
-            self._trouble = error.message
+                self._trouble(error)
+            self._known_trouble = error.message
             return
         finally:
             metrics.scan_seconds.observe(time.monotonic() - self._began)
             self._began = None
-        self._trouble = ""
+        self._known_trouble = ""
         metrics.scan_success.set(1)
         self.last = seen
         self._show(seen)

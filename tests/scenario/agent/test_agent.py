@@ -150,10 +150,15 @@ async def test_an_absent_bus_makes_no_card_lost(story: Story) -> None:
     bus = story.host.root / "sys/bus"
     bus.rename(story.host.root / "sys/away")
     async with story.agent():
-        await story.server.until(lambda: metrics.scan_success._value.get() == 0)
+        await story.server.until(
+            lambda: metrics.registry.get_sample_value("gpudeck_agent_scan_success") == 0
+        )
         assert story.discovered(FIRST) == ("True", "CardFound")
+        await story.server.until(lambda: "PciBusUnreadable" in story.events())
         (story.host.root / "sys/away").rename(bus)
-        await story.server.until(lambda: metrics.scan_success._value.get() == 1)
+        await story.server.until(
+            lambda: metrics.registry.get_sample_value("gpudeck_agent_scan_success") == 1
+        )
         assert story.discovered(FIRST) == ("True", "CardFound")
 
 
@@ -243,6 +248,17 @@ async def test_refused_writes_are_repeated(story: Story) -> None:
     story.server.fail(1, 409, method="PATCH", reason="Conflict")
     async with story.agent():
         await story.is_found(FIRST)
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+
+
+async def test_cards_of_two_vendors_are_all_found_and_the_label_names_one(story: Story) -> None:
+    for address in ("0000:43:00.0", "0000:44:00.0"):
+        story.host.plug(address, driver="metax", vendor="0x9999", device="0x4001")
+    async with story.agent():
+        await story.is_found(FIRST, SECOND, "node-0-0000-44-00-0")
+        await story.server.until(lambda: story.vendor_label() == "metax")
+        await story.server.until(lambda: "SeveralVendors" in story.events())
+        story.host.unplug("0000:44:00.0")
         await story.server.until(lambda: story.vendor_label() == "nvidia")
 
 

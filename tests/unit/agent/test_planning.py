@@ -99,7 +99,11 @@ def test_a_card_that_no_controller_has_seen_is_deleted_when_it_is_gone() -> None
 def test_a_card_taken_out_of_the_list_is_deleted_unless_a_claim_names_it() -> None:
     unwanted = Inventory({}, {}, frozenset({NAME}))
     assert planning.absent(NAME, unwanted, known(Occupancy()), NOW).is_delete
-    held = known(Occupancy(claims=[HolderClaim(namespace="default", name="c", uid="u", device="gpu-0000-1b-00-0")]))
+    held = known(
+        Occupancy(
+            claims=[HolderClaim(namespace="default", name="c", uid="u", device="gpu-0000-1b-00-0")]
+        )
+    )
     plan = planning.absent(NAME, unwanted, held, NOW)
     assert plan.status is not None
     condition = conditions.find(plan.status.conditions, conditions.DISCOVERED)
