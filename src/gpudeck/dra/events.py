@@ -44,6 +44,12 @@ class NodeEvents:
             f"{', '.join(fields[:5])}. Unhealthy cards are withheld instead of tainted.",
         )
 
+    def slices_rejected(self, why: str) -> None:
+        """The API server does not take this node's ResourceSlices."""
+        self._warn(
+            "ResourceSlicesRejected", f"The API server rejects this node's ResourceSlices: {why}"
+        )
+
     def registration_failed(self, why: str) -> None:
         """The kubelet refused the plugin."""
         self._warn("PluginRegistrationFailed", f"The kubelet refused the DRA plugin: {why}")

@@ -123,5 +123,14 @@ async def run(settings: Settings) -> None:
     try:
         async with opened(settings) as plugin:
             await plugin.run()
-    except* GpudeckError as group:
-        raise group.exceptions[0] from group
+    except BaseExceptionGroup as group:
+        known = group.subgroup(GpudeckError)
+        if known is None:
+            raise
+        raise _first(known) from group
+
+
+def _first(group: BaseExceptionGroup[GpudeckError]) -> GpudeckError:
+    """The first error of a group whose tasks may have had groups of their own."""
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found

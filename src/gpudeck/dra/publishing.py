@@ -15,7 +15,7 @@ from gpudeck import logs
 from gpudeck.api import core, labels, resource, resources
 from gpudeck.api.meta import ObjectMeta, OwnerReference
 from gpudeck.dra import adapters, events, metrics, slices
-from gpudeck.errors import NotFoundError, UnavailableError
+from gpudeck.errors import NotFoundError, TerminalError, UnavailableError
 from gpudeck.kube import client, queueing, watching
 from gpudeck.kube.caching import Cache
 
@@ -23,6 +23,8 @@ log = logs.get(__name__)
 
 POOL = "pool"
 """The one key of the queue: the pool is published as a whole."""
+REJECTED_SECONDS = 30.0
+"""After a rejection: what was wrong may be a policy or a right that somebody changes."""
 
 
 class Publisher:
@@ -37,6 +39,8 @@ class Publisher:
     ) -> None:
         self.published: dict[str, resource.Device] | None = None
         """The devices that the API server holds, by name; None until something is known."""
+        self.rejection = ""
+        """Why the API server does not take our slices; empty while it does."""
         self._api = api
         self._adapter = adapter
         self._events = node_events
@@ -54,7 +58,7 @@ class Publisher:
         )
 
     def subscribe(self, published: Callable[[], None]) -> None:
-        """Call back after each pass that left the pool as wanted."""
+        """Call back after each pass that left the pool as wanted, or was rejected."""
         self._listeners.append(published)
 
     async def run(self) -> None:
@@ -79,10 +83,10 @@ class Publisher:
             self._existing[change.key] = change.new
         self._wake()
 
-    async def _publish(self, key: str) -> None:
+    async def _publish(self, key: str) -> float | None:
         cards = self._adapter.cards
         if cards is None:
-            return
+            return None
         before = {
             device.name: device
             for each in self._existing.values()
@@ -94,11 +98,16 @@ class Publisher:
             before=before,
             taints_kept=self._taints_kept,
         )
-        if self._is_published(wanted):
-            self._report(wanted)
-            return
-        await self._write(wanted)
-        self._report(wanted)
+        try:
+            if not self._is_published(wanted):
+                await self._write(wanted)
+        except TerminalError as error:
+            log.error("The API server rejects our resource slices", error=error)
+            self._events.slices_rejected(str(error))
+            self._report({}, str(error))
+            return REJECTED_SECONDS
+        self._report({device.name: device for device in wanted}, "")
+        return None
 
     def _is_published(self, wanted: Sequence[resource.Device]) -> bool:
         """Whether nothing is to be done, decided without asking the API server."""
@@ -179,11 +188,11 @@ class Publisher:
             self._taints_kept = False
             raise UnavailableError("the API server drops device taints", reason="FieldsDropped")
 
-    def _report(self, wanted: Sequence[resource.Device]) -> None:
-        self.published = {device.name: device for device in wanted}
-        metrics.published_devices.set(len(wanted))
-        for published in self._listeners:
-            published()
+    def _report(self, published: dict[str, resource.Device], rejection: str) -> None:
+        self.published, self.rejection = published, rejection
+        metrics.published_devices.set(len(published))
+        for listener in self._listeners:
+            listener()
 
 
 def version_of(meta: ObjectMeta) -> int:

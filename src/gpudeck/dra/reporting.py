@@ -8,6 +8,8 @@ deletion by somebody else is put right.
 
 from __future__ import annotations
 
+import asyncio
+
 from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import conditions, labels, names, resources
@@ -20,6 +22,9 @@ from gpudeck.kube import client, queueing, recording, watching
 from gpudeck.kube.caching import Cache
 
 log = logs.get(__name__)
+
+AWAY_SECONDS = 60.0
+"""How long an adapter may be away, e.g. for an update, before its verdicts count no more."""
 
 
 class Reporter:
@@ -37,6 +42,7 @@ class Reporter:
         self._publisher = publisher
         self._pool = names.pool_name(node_name)
         self._queue = queueing.Queue("physicalgpus", limit_seconds=30.0)
+        self._away_since: float | None = None
         self._answers: dict[str, physicalgpu.PhysicalGPU] = {}
         """What our own last writes came to, until the watch has seen as much."""
         self.cache = Cache(
@@ -50,9 +56,9 @@ class Reporter:
         """Report for ever; `cache.run` must run beside it."""
         await self.cache.synced()
         self.cache.subscribe(self._changed)
-        self._adapter.subscribe(self._all)
+        self._adapter.subscribe(self._adapter_changed)
         self._publisher.subscribe(self._all)
-        self._all()
+        self._adapter_changed()
         await self._queue.work(self._report, workers=4)
 
     def _changed(self, change: watching.Change[physicalgpu.PhysicalGPU]) -> None:
@@ -70,31 +76,50 @@ class Reporter:
         del self._answers[name]
         return cached
 
+    def _adapter_changed(self) -> None:
+        if self._adapter.is_connected:
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = asyncio.get_running_loop().time()
+        self._all()
+
     def _all(self) -> None:
         for name in self.cache.objects:
             self._queue.add(name)
 
-    async def _report(self, name: str) -> None:
+    def _patience(self) -> float | None:
+        """Seconds until an adapter that is away counts as gone; None while it is there."""
+        if self._away_since is None:
+            return None
+        return self._away_since + AWAY_SECONDS - asyncio.get_running_loop().time()
+
+    async def _report(self, name: str) -> float | None:
         gpu = self._current(name)
-        if gpu is None or self._adapter.cards is None:
-            return
-        device = _device_of(gpu)
-        card = self._adapter.cards.get(device)
+        if gpu is None:
+            return None
+        patience = self._patience()
+        if patience is not None and patience <= 0:
+            await self._write(gpu, status.away_status(gpu.status), labels.MANAGER_ADAPTER)
+            return None
+        if self._adapter.cards is not None:
+            await self._report_card(gpu, self._adapter.cards.get(_device_of(gpu)))
+        return patience
+
+    async def _report_card(
+        self, gpu: physicalgpu.PhysicalGPU, card: adapter_pb2.Card | None
+    ) -> None:
         vendor = (gpu.metadata.labels or {}).get(labels.VENDOR)
-        if device == "" or (card is None and vendor != self._adapter.vendor):
-            return  # A card of another maker's adapter.
-        gpu = await self._write(gpu, self._of_adapter(gpu, card), labels.MANAGER_ADAPTER)
+        if card is None:
+            if vendor != self._adapter.vendor or not _device_of(gpu):
+                return  # A card of another maker's adapter, or one that the agent has yet to read.
+            wanted = status.absent_status(gpu.status)
+        else:
+            wanted = status.adapter_status(card, self._adapter.vendor)
+        gpu = await self._write(gpu, wanted, labels.MANAGER_ADAPTER)
         published = self._publisher.published
         if published is not None:
-            wanted = status.published_status(card, published, self._pool)
+            wanted = status.published_status(card, published, self._pool, self._publisher.rejection)
             await self._write(gpu, wanted, labels.MANAGER_DRA_PLUGIN)
-
-    def _of_adapter(
-        self, gpu: physicalgpu.PhysicalGPU, card: adapter_pb2.Card | None
-    ) -> physicalgpu.PhysicalGPUStatus:
-        if card is None:
-            return status.absent_status(gpu.status)
-        return status.adapter_status(card, self._adapter.vendor)
 
     async def _write(
         self,

@@ -31,6 +31,9 @@ _VERDICTS = {
 _MEBIBYTE = 1024 * 1024
 _ABSENT_REASON = "CardNotSeen"
 _ABSENT_MESSAGE = "The adapter on the card's node does not see the card."
+_AWAY_REASON = "AdapterUnavailable"
+_AWAY_MESSAGE = "The adapter on the card's node does not answer, so nothing is known of the card."
+_WITHHELD = "Withheld"
 
 
 def adapter_status(card: adapter_pb2.Card, vendor: str) -> physicalgpu.PhysicalGPUStatus:
@@ -48,27 +51,47 @@ def adapter_status(card: adapter_pb2.Card, vendor: str) -> physicalgpu.PhysicalG
 
 def absent_status(known: physicalgpu.PhysicalGPUStatus | None) -> physicalgpu.PhysicalGPUStatus:
     """The adapter's fields for a card that it no longer sees: what was known, and no verdict."""
+    return _without_verdict(known, _ABSENT_REASON, _ABSENT_MESSAGE)
+
+
+def away_status(known: physicalgpu.PhysicalGPUStatus | None) -> physicalgpu.PhysicalGPUStatus:
+    """The adapter's fields while it is away: what was known, and no verdict."""
+    return _without_verdict(known, _AWAY_REASON, _AWAY_MESSAGE)
+
+
+def _without_verdict(
+    known: physicalgpu.PhysicalGPUStatus | None, reason: str, message: str
+) -> physicalgpu.PhysicalGPUStatus:
     state = known.current_state if known else None
-    unknown = [
-        Condition(type=kind, status="Unknown", reason=_ABSENT_REASON, message=_ABSENT_MESSAGE)
-        for kind in (conditions.DRIVER_READY, conditions.HARDWARE_HEALTHY)
-    ]
     return physicalgpu.PhysicalGPUStatus(
+        # Repeated, since a field that an apply leaves out is removed.
         capabilities=known.capabilities if known else None,
         current_state=physicalgpu.CurrentState(
             driver_version=state.driver_version if state else None,
             uuid=state.uuid if state else None,
             partitioning=state.partitioning if state else None,
         ),
-        conditions=unknown,
+        conditions=[
+            Condition(type=kind, status=conditions.UNKNOWN, reason=reason, message=message)
+            for kind in (conditions.DRIVER_READY, conditions.HARDWARE_HEALTHY)
+        ],
     )
 
 
 def published_status(
-    card: adapter_pb2.Card | None, published: Mapping[str, resource.Device], pool: str
+    card: adapter_pb2.Card | None,
+    published: Mapping[str, resource.Device],
+    pool: str,
+    rejection: str = "",
 ) -> physicalgpu.PhysicalGPUStatus:
-    """The field of the manager gpudeck-dra-plugin: the condition Published."""
-    return physicalgpu.PhysicalGPUStatus(conditions=[_published(card, published, pool)])
+    """The field of the manager gpudeck-dra-plugin: the condition Published.
+
+    `rejection` is why the API server takes no slices at all, empty if it does.
+    """
+    condition = _published(card, published, pool)
+    if rejection and condition.reason == _WITHHELD:
+        condition = _not_published("ResourceSlicesRejected", rejection)
+    return physicalgpu.PhysicalGPUStatus(conditions=[condition])
 
 
 def same(
@@ -166,7 +189,7 @@ def _published(
     device = published.get(name)
     if device is None:
         return _not_published(
-            "Withheld", "The card is unhealthy and the API server does not keep device taints."
+            _WITHHELD, "The card is unhealthy and the API server does not keep device taints."
         )
     taint = " It is tainted as unhealthy." if slices.is_tainted(device) else ""
     return Condition(

@@ -13,13 +13,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 
 from gpudeck import logs
+from gpudeck.errors import UnavailableError
 from gpudeck.host import files
 from gpudeck.kubelet import paths, services
 from gpudeck.kubelet.wire import registration_pb2
@@ -54,9 +57,8 @@ async def served(
 ) -> AsyncIterator[None]:
     """Serve `plugin` and keep it registered inside the block.
 
-    `notified` hears whether the kubelet accepted it, and why not. Raises
-    InvalidError for socket paths that are too long, GpudeckError of `host.files` where a
-    folder is missing or not ours to write.
+    `notified` hears whether the kubelet accepted it, and why not. Raises InvalidError
+    for socket paths that are too long, UnavailableError where a socket cannot be made.
     """
     await asyncio.to_thread(_clear, endpoint)
     info = registration_pb2.PluginInfo(
@@ -65,27 +67,39 @@ async def served(
         endpoint=str(endpoint.plugin_socket),
         supported_versions=[*services.DRA_SERVICES, *services.HEALTH_SERVICES],
     )
-    plugin_server = _server(endpoint.plugin_socket, services.plugin_handlers(plugin))
     registration = services.registration_handler(info, notified)
-    registration_server = _server(endpoint.registration_socket, [registration])
-    try:
-        await plugin_server.start()
-        await registration_server.start()
+    async with (
+        _listening(endpoint.plugin_socket, services.plugin_handlers(plugin), GRACE_SECONDS),
+        _listening(endpoint.registration_socket, [registration], 0),
+    ):
         log.info("Serving the kubelet", socket=endpoint.plugin_socket)
         yield
-    finally:
-        files.remove(endpoint.registration_socket)
-        await registration_server.stop(0)
-        await plugin_server.stop(GRACE_SECONDS)
-        files.remove(endpoint.plugin_socket)
 
 
-def _server(path: Path, handlers: list[services.Handler[object, object]]) -> grpc.aio.Server:
-    # Keepalive pings are the kubelet's affair; SO_REUSEPORT means nothing on AF_UNIX.
+@contextlib.asynccontextmanager
+async def _listening(
+    path: Path, handlers: list[services.Handler[Any, Any]], grace_seconds: float
+) -> AsyncIterator[None]:
+    """Serve on `path` inside the block; the socket goes before the calls in flight do."""
+    # SO_REUSEPORT means nothing on AF_UNIX.
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers(tuple(handlers))
-    server.add_insecure_port(f"unix://{path}")
-    return server
+    mask = os.umask(0o177)  # The socket is root's alone: whoever calls it may unprepare claims.
+    try:
+        server.add_insecure_port(f"unix://{path}")
+    except RuntimeError as error:
+        raise UnavailableError(
+            f"{path}: cannot listen on this socket; is its folder there and ours to write?",
+            reason="SocketUnavailable",
+        ) from error
+    finally:
+        os.umask(mask)
+    try:
+        await server.start()
+        yield
+    finally:
+        files.remove(path)
+        await server.stop(grace_seconds)
 
 
 def _clear(endpoint: Endpoint) -> None:

@@ -40,7 +40,7 @@ class World:
         self.boot("boot-1")
         self.adapter = standins.Adapter(folder / "adapter.sock", map(standins.card, range(4)))
         self.kubelet = standins.Kubelet(self.registry_dir)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         api.put(resources.NODE, {"metadata": {"name": NODE, "uid": "node-uid"}})
 
     def settings(self, pod_uid: str = "") -> Settings:
@@ -56,20 +56,24 @@ class World:
             cdi_hook=self.folder / "hook",
         )
 
-    async def start(self) -> None:
-        """Start the plugin and register it with the kubelet."""
-        self._task = asyncio.create_task(main.run(self.settings()))
-        await self.until(lambda: list(self.registry_dir.glob("*-reg.sock")))
-        await self.kubelet.register()
+    async def start(self, pod_uid: str = "") -> None:
+        """Start the plugin, of a pod if need be, and register it with the kubelet."""
+        self._tasks[pod_uid] = asyncio.create_task(main.run(self.settings(pod_uid)))
+        await self.until(lambda: list(self.registry_dir.glob(f"*{pod_uid}-reg.sock")))
+        await self.kubelet.register(pod_uid)
 
     async def stop(self) -> None:
-        """End the plugin."""
+        """End every plugin."""
         await self.kubelet.close()
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        for pod_uid in list(self._tasks):
+            await self.end(pod_uid)
+
+    async def end(self, pod_uid: str) -> None:
+        """End the plugin of one pod."""
+        task = self._tasks.pop(pod_uid)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
     async def restart(self) -> None:
         await self.stop()

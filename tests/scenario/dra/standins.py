@@ -178,9 +178,9 @@ class Kubelet:
         self._plugin: grpc.aio.Channel | None = None
         self.info = registration_pb2.PluginInfo()
 
-    async def register(self) -> None:
-        """Find the one registration socket, ask who is there and accept it."""
-        (path,) = self._registry_dir.glob("*-reg.sock")
+    async def register(self, pod_uid: str = "") -> None:
+        """Find the registration socket of the pod, ask who is there and accept it."""
+        (path,) = self._registry_dir.glob(f"*{pod_uid}-reg.sock")
         # The kubelet's dialer sets no authority, so the server sees the percent-encoded path.
         authority = urllib.parse.quote(str(path), safe="")
         options = [("grpc.default_authority", authority)]

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import shutil
 
 import pytest
 from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import device
 
+from gpudeck import errors
 from gpudeck.api import resources
-from gpudeck.dra import adapters
+from gpudeck.dra import adapters, main
 
 
 async def test_a_restarted_plugin_gives_the_same_answer_without_its_peers(world: World) -> None:
@@ -220,6 +223,29 @@ async def test_a_new_claim_is_refused_in_words_while_the_adapter_is_away(
     await world.adapter.start()
     assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
     assert world.api.objects(resources.RESOURCE_SLICE)
+
+
+async def test_two_plugins_of_an_update_serve_one_node_from_one_state(stopped: World) -> None:
+    world = stopped
+    await world.start("old")
+    await world.published(4)
+    claim, other = world.claim("c", 1), world.claim("other", 1)
+    first = await world.kubelet.prepare(claim)
+    await world.start("new")
+    assert world.states() == {"c": "PrepareCompleted"}
+    assert await world.kubelet.prepare(claim) == first
+    refused = (await world.kubelet.prepare(other))["uid-other"].error
+    assert refused.startswith("DeviceHeld: ")
+    await world.end("old")
+    assert await world.kubelet.unprepare(claim) == {"uid-c": ""}
+    assert (await world.kubelet.prepare(other))["uid-other"].error == ""
+    assert [path.name for path in world.registry_dir.iterdir()] == ["gpu.deckhouse.io-new-reg.sock"]
+
+
+async def test_a_plugin_that_cannot_work_ends_with_one_sentence(stopped: World) -> None:
+    shutil.rmtree(stopped.registry_dir)
+    with pytest.raises(errors.GpudeckError, match="registry"):
+        await asyncio.wait_for(main.run(stopped.settings()), 10)
 
 
 def rewrite(world: World, uid: str, entry: object) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.scenario.dra.conftest import NODE, World
 from tests.scenario.dra.standins import card, device, sick
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resources
+from gpudeck.dra import publishing, reporting
 
 TAINT = "gpu.deckhouse.io/unhealthy"
 
@@ -138,6 +140,34 @@ async def test_a_card_that_the_adapter_lost_keeps_its_facts_and_no_verdict(world
     status = reported(world, 1)
     assert verdicts(status)["HardwareHealthy"] == ("Unknown", "CardNotSeen")
     assert status["currentState"]["uuid"] == card(1).uuid
+
+
+async def test_slices_that_the_api_rejects_are_said_and_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "REJECTED_SECONDS", 0.05)
+    add_physical_gpu(world, 4)
+    world.api.fail(2, 422, method="PATCH", path="resourceslices", reason="Invalid")
+    world.adapter.show([*world.adapter.cards, card(4)])
+    await world.until(lambda: "ResourceSlicesRejected" in world.events())
+    await world.published(5)
+    await world.until(lambda: verdicts(reported(world, 4)).get("Published", ("",))[0] == "True")
+
+
+async def test_an_adapter_that_stays_away_makes_its_verdicts_unknown(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting, "AWAY_SECONDS", 0.05)
+    add_physical_gpu(world, 1)
+    await world.until(lambda: reported(world, 1))
+    await world.adapter.stop()
+    unknown = ("Unknown", "AdapterUnavailable")
+    await world.until(lambda: verdicts(reported(world, 1))["HardwareHealthy"] == unknown)
+    assert reported(world, 1)["currentState"]["uuid"] == card(1).uuid
+    assert len(world.devices()) == 4
+    await world.adapter.start()
+    healthy = ("True", "Healthy")
+    await world.until(lambda: verdicts(reported(world, 1))["HardwareHealthy"] == healthy)
 
 
 async def test_a_quiet_node_writes_nothing(world: World) -> None:
