@@ -15,7 +15,7 @@ from gpudeck.agent.settings import Settings
 from gpudeck.api import labels
 from gpudeck.api.core import ConfigMap
 from gpudeck.api.resources import CONFIG_MAP
-from gpudeck.errors import InvalidError
+from gpudeck.errors import GpudeckError, InvalidError
 from gpudeck.host import uevents
 from gpudeck.host.root import Root
 from gpudeck.kube import recording, serving
@@ -130,12 +130,15 @@ class Agent:
 
 
 async def run(settings: Settings) -> None:
-    """Run until cancelled. Raises InvalidError for settings that cannot work."""
+    """Run until cancelled. Raises GpudeckError for settings that cannot work."""
     if not settings.node_name:
         raise InvalidError(
             "--node-name: '' is not valid; allowed: the name of this process's Node",
             field="--node-name",
             allowed="the name of this process's Node",
         )
-    async with await Client.connect(settings.kubeconfig) as api:
-        await Agent(settings, api).run()
+    try:
+        async with await Client.connect(settings.kubeconfig) as api:
+            await Agent(settings, api).run()
+    except* GpudeckError as group:
+        raise group.exceptions[0] from group
