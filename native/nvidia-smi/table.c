@@ -200,10 +200,14 @@ static void print_mig(const struct choice *choice)
         return;
     printf("\n%s\n| %-87s |\n", LINE, "MIG devices:");
     printf("%s\n", MIG_RULE);
-    puts("| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |");
-    puts("|      ID  ID  Dev |                Shared BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |");
-    puts("|                  |                                  |        ECC|                       |");
-    puts("|==================+==================================+===========+=======================|");
+    puts("| GPU  GI  CI  MIG |              Shared Memory-Usage"
+         " |        Vol|        Shared         |");
+    puts("|      ID  ID  Dev |                Shared BAR1-Usage"
+         " | SM     Unc| CE ENC  DEC  OFA  JPG |");
+    puts("|                  |                                 "
+         " |        ECC|                       |");
+    puts("|==================+================================="
+         "=+===========+=======================|");
     for (u32 i = 0; i < choice->count; i++) {
         u32 most = 0, last = SMI_ANY;
         dev mig;
@@ -238,8 +242,8 @@ static void print_uses(const struct choice *choice)
          "GPU Memory |");
     puts("|        ID   ID                                                               "
          "Usage      |");
-    puts("|========================================================================================="
-         "|");
+    puts("|============================================="
+         "============================================|");
     for (u32 i = 0; i < choice->count; i++) {
         u32 count = list_uses(choice->cards[i].handle, uses, 512);
         for (u32 j = 0; j < count; j++, any = true) {
