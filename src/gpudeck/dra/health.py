@@ -37,11 +37,12 @@ class Health:
         self._adapter = adapter
         self._pool = names.pool_name(node_name)
         self._changed = asyncio.Event()
+        self._is_closed = False
         adapter.subscribe(self._tell)
 
     async def stream(self) -> AsyncIterator[health_pb2.NodeWatchResourcesResponse]:
         """Every device's health: at once, on each change, and every ten seconds."""
-        while True:
+        while not self._is_closed:
             changed = self._changed
             if self._adapter.is_connected and self._adapter.cards is not None:
                 yield report(self._adapter.cards, self._pool, int(time.time()))
@@ -49,6 +50,11 @@ class Health:
                 await asyncio.wait_for(changed.wait(), REPEAT_SECONDS)
             except TimeoutError:
                 continue
+
+    def close(self) -> None:
+        """End every stream, so that a server that stops has no call in flight."""
+        self._is_closed = True
+        self._tell()
 
     def _tell(self) -> None:
         self._changed.set()

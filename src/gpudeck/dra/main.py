@@ -61,7 +61,8 @@ class Plugin:
             node_name=node,
             hook_path=lambda: self.hook_path,
         )
-        self.server = server.Server(self.preparer, health.Health(adapter, node))
+        self.health = health.Health(adapter, node)
+        self.server = server.Server(self.preparer, self.health)
         self._endpoint = registering.Endpoint(
             labels.DRIVER, settings.data_dir, settings.registry_dir, settings.pod_uid
         )
@@ -84,7 +85,10 @@ class Plugin:
         installed = asyncio.to_thread(hooks.install, self.settings.cdi_hook, self.settings.data_dir)
         self.hook_path, _ = await asyncio.gather(installed, self.ledger.clean())
         async with registering.served(self._endpoint, self.server, self._notified):
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.health.close()
 
     def _notified(self, accepted: bool, why_not: str) -> None:
         metrics.registered.set(accepted)

@@ -222,15 +222,19 @@ class Kubelet:
         response = await self._call(f"{version}.DRAPlugin/NodeUnprepareResources", request)
         return {uid: each.error for uid, each in response.claims.items()}
 
-    async def health(self, version: str = "v1") -> health_pb2.NodeWatchResourcesResponse:
-        """The first message of the health stream."""
+    async def open_health(self, version: str = "v1") -> Any:
+        """The health stream, to be read and cancelled."""
         assert self._plugin is not None
         watch: Any = self._plugin.unary_stream(
             f"/{version}.DRAResourceHealth/NodeWatchResources",
             request_serializer=health_pb2.NodeWatchResourcesRequest.SerializeToString,
             response_deserializer=health_pb2.NodeWatchResourcesResponse.FromString,
         )
-        call = watch(health_pb2.NodeWatchResourcesRequest())
+        return watch(health_pb2.NodeWatchResourcesRequest())
+
+    async def health(self, version: str = "v1") -> health_pb2.NodeWatchResourcesResponse:
+        """The first message of the health stream."""
+        call = await self.open_health(version)
         try:
             response: health_pb2.NodeWatchResourcesResponse = await call.read()
         finally:

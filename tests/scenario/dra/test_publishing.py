@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.scenario.dra.standins import card, device, sick
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resources
 from gpudeck.dra import publishing, reporting
+from gpudeck.kubelet import registering
 
 TAINT = "gpu.deckhouse.io/unhealthy"
 
@@ -130,6 +132,14 @@ async def test_a_verdict_reaches_the_status_and_the_kubelet(world: World) -> Non
         }
         assert [report[device(number)].health for number in range(2)] == [1, 2]
         assert report[device(1)].message == "Hung: Xid 79: off the bus."
+
+
+async def test_an_open_health_stream_does_not_delay_the_end_of_the_plugin(world: World) -> None:
+    stream = await world.kubelet.open_health()
+    await stream.read()
+    async with asyncio.timeout(registering.GRACE_SECONDS / 2):
+        await world.end("")
+    stream.cancel()
 
 
 async def test_a_card_that_the_adapter_lost_keeps_its_facts_and_no_verdict(world: World) -> None:
