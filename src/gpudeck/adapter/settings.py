@@ -10,7 +10,7 @@ from gpudeck.settings import LogSettings, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class AdapterSettings(LogSettings):
+class Settings(LogSettings):
     """The adapter has no access to the API server, so none of its settings are here."""
 
     vendor: str = setting("nvidia", "Maker whose cards are served: nvidia.")

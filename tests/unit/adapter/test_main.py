@@ -16,19 +16,13 @@ from gpudeck.adapter.v1 import adapter_pb2 as pb
 from gpudeck.adapter.v1 import adapter_pb2_grpc
 from gpudeck.vendors.simulated import machine
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from gpudeck.adapter import main, settings
-root = Path(sys.argv[1])
-sys.exit(main.run(settings.AdapterSettings(
-    vendor="simulated", socket=root / "adapter.sock", host_root=root, poll_seconds=0.2)))
-"""
+GPUDECK = Path(sys.executable).parent / "gpudeck"
 
 
 @contextlib.contextmanager
 def process(root: Path) -> Iterator[subprocess.Popen[bytes]]:
-    started = subprocess.Popen([sys.executable, "-c", PROGRAM, str(root)])
+    places = ["--socket", f"{root}/adapter.sock", "--host-root", str(root)]
+    started = subprocess.Popen([GPUDECK, "adapter", "simulated", *places, "--poll-seconds", "0.2"])
     try:
         yield started
     finally:
