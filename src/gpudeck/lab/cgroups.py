@@ -79,7 +79,10 @@ def members(name: str) -> set[int]:
 def kill(name: str, *, seconds: float = 15.0) -> None:
     """End every process in a cgroup and below it; UnavailableError names those that stay."""
     deadline = time.monotonic() + seconds
-    while left := members(name):
+    seen: set[int] = set()
+    # A process leaves its cgroup before it has given back its namespaces and mounts.
+    while left := members(name) | {pid for pid in seen if _runs(pid)}:
+        seen |= left
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -91,6 +94,15 @@ def kill(name: str, *, seconds: float = 15.0) -> None:
                 reason="ProcessStuck",
             )
         time.sleep(0.02)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a killed process is still on its way out; a zombie is not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X")
 
 
 def remove(name: str, *, seconds: float = 5.0) -> None:

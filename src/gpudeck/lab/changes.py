@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpudeck import errors
-from gpudeck.lab import cluster, controlplane, network, processes, rootfs, teardown
+from gpudeck.lab import cluster, controlplane, machine, network, processes, rootfs, teardown
 from gpudeck.lab.cluster import Cluster
 from gpudeck.lab.progress import Progress
 from gpudeck.lab.state import CONTROL_PLANE, NAME, Folder, Lab, Node
@@ -38,6 +38,8 @@ def up(
             for revived in repair(Cluster(folder, lab, progress)):
                 progress.note(f"started again: {revived}")
             return lab, False
+        for each in machines:
+            machine.load(each)  # An unknown one is refused before anything is built or cleared.
         supplies = gather()
         wanted = cluster.new_lab(folder, machines, supplies, host_root=host_root)
         if lab is not None:
@@ -67,7 +69,7 @@ def repair(lab: Cluster) -> list[str]:
     return revived
 
 
-def add(lab: Cluster, name: str, machine: str) -> Node:
+def add(lab: Cluster, name: str, made_from: str) -> Node:
     """Add a worker node made from a machine, up to Ready; AlreadyExistsError for a taken name."""
     if not NAME.fullmatch(name):
         raise errors.InvalidError(
@@ -79,7 +81,7 @@ def add(lab: Cluster, name: str, machine: str) -> Node:
         raise errors.AlreadyExistsError(
             f"NAME: node {name} exists in lab {lab.lab.name} already", reason="NodeExists"
         )
-    each = cluster.add_node(lab.lab, name, machine)
+    each = cluster.add_node(lab.lab, name, made_from)
     lab.save()
     with lab.progress.step(f"Booting {name}"):
         _switch_on(lab, each)
