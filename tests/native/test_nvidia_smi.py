@@ -173,10 +173,8 @@ def test_every_field_can_be_queried_on_every_machine(make: Make) -> None:
     fields = [name for name in re.findall(r'"([a-zA-Z0-9_.]+)"', listing) if "=" not in name]
     assert len(fields) > 130
     for name in ("h100-x8", "t4-x4", "gb10-x1"):
-        for start in range(0, len(fields), 60):
-            part = fields[start : start + 60]
-            shown = make(name).smi("--query-gpu=" + ",".join(part), "--format=csv,noheader")
-            assert len(shown.splitlines()[0].split(", ")) == len(part)
+        shown = make(name).smi("--query-gpu=" + ",".join(fields), "--format=csv,noheader")
+        assert len(shown.splitlines()[0].split(", ")) == len(fields)
 
 
 def test_a_card_is_chosen_by_index_uuid_serial_or_bus_id(make: Make) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -25,7 +24,7 @@ from typing import Any
 
 import gpudeck
 from gpudeck import errors
-from gpudeck.lab import description, machine
+from gpudeck.lab import description, machine, places
 
 SOURCES = Path(gpudeck.__file__).parents[2] / "native"
 """The C sources of an editable install; an installed wheel needs GPUDECK_NATIVE_DIR."""
@@ -69,11 +68,8 @@ def _finished(folder: Path) -> Path:
 
 
 def _fingerprint(sources: Path) -> str:
-    digest = hashlib.sha256(_compiler().encode())
-    for path in sorted(sources.rglob("*")):
-        if path.is_file() and path.suffix in _SUFFIXES:
-            digest.update(f"{path.relative_to(sources)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:20]
+    files = [path for path in sources.rglob("*") if path.is_file() and path.suffix in _SUFFIXES]
+    return places.digest(files, _compiler(), relative_to=sources)
 
 
 def _compiler() -> str:
