@@ -55,7 +55,6 @@ _LAUNCHER = """#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 import sys
 
-sys.path.insert(0, "/opt/gpudeck")
 from gpudeck.cli.main import main
 
 sys.exit(main())
@@ -252,6 +251,10 @@ def _fill_own(tree: Path, programs: Path) -> None:
         shutil.copyfile(source, target)
     _compile(tree / "opt/gpudeck/gpudeck", tree)
     _copy(programs, "nvidia-cdi-hook", tree / "usr/bin")
+    # Every Python in the container finds gpudeck: the adapter starts children of its own.
+    packages = tree / "usr/lib/python3/dist-packages"
+    packages.mkdir(parents=True)
+    (packages / "gpudeck.pth").write_text("/opt/gpudeck\n")
     launcher = tree / "usr/bin/gpudeck"
     launcher.write_text(_LAUNCHER)
     launcher.chmod(0o755)
