@@ -159,10 +159,10 @@ class NvidiaVendor:
         """Groups of nodes that not everybody may use, so that a user of the image may."""
         groups = set()
         for path in nodes:
-            found = self._root.real(path).stat()
+            found = self._root.ownership(path)
             world = stat.S_IROTH | stat.S_IWOTH
-            if found.st_mode & world != world and found.st_gid != 0:
-                groups.add(found.st_gid)
+            if found is not None and found[0] & world != world and found[2] != 0:
+                groups.add(found[2])
         return tuple(sorted(groups))
 
 

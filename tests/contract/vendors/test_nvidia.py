@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's side of the contract, on the mock NVML: models, faults, files."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.contract.vendors import benches
+from tests.contract.vendors.conftest import Library
+
+from gpudeck import errors
+from gpudeck.lab import machine
+from gpudeck.vendors import calling, contract, registry
+from gpudeck.vendors.nvidia import driver
+
+MODELS = [name for name in machine.names() if machine.load(name).maker == "nvidia"]
+
+
+def nvidia_vendor(bench: benches.NvidiaBench) -> contract.Vendor:
+    return registry.load("nvidia").vendor(bench.settings)
+
+
+async def read_all(bench: benches.NvidiaBench) -> list[contract.CardReading]:
+    """Read every card of a host in a process of its own."""
+    process = await calling.Program(vendor="nvidia", settings=bench.settings).start(
+        lambda events: None, lambda: None
+    )
+    try:
+        assert (await process.open(deadline_seconds=20)).ready
+        return [
+            await process.read(site.address, deadline_seconds=20)
+            for site in nvidia_vendor(bench).sites()
+        ]
+    finally:
+        await process.kill()
+
+
+@pytest.mark.parametrize("name", MODELS)
+async def test_every_model_is_read_without_a_fault(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    bench = benches.NvidiaBench(tmp_path, monkeypatch, name)
+    for reading, card in zip(await read_all(bench), bench.machine.cards, strict=True):
+        model = bench.machine.model_of(card)
+        assert (reading.address, reading.uuid) == (card.address, card.uuid)
+        assert reading.product_name == model.name
+        assert reading.architecture.lower() == model.architecture
+        assert reading.compute_capability == model.compute_capability
+        assert reading.faults == ()
+        mib = model.memory.total_mib if model.memory else None
+        assert reading.memory_bytes == (mib << 20 if mib else None)  # case-13: never made up.
+        if model.mig is None:
+            assert (reading.mode, reading.profiles) == ("NotAvailable", ())
+        else:
+            assert reading.mode == "Disabled"
+            told = {(each.name, each.profile_id) for each in reading.profiles}  # case-29
+            assert told == {(each.name, each.id) for each in model.mig.profiles}
+            assert reading.total_slices == model.mig.compute_slices
+
+
+async def test_the_state_of_the_driver_has_a_reason(
+    nvidia: benches.NvidiaBench, nvml: Library
+) -> None:
+    nvidia.turn_host("init=18")
+    state = await nvml.open()
+    assert (state.ready, state.reason) == (False, "DriverLibraryVersionMismatch")
+    assert "reboot the node" in state.message
+
+
+async def test_a_node_without_the_library_says_where_it_was_looked_for(
+    nvidia: benches.NvidiaBench, nvml: Library
+) -> None:
+    (nvidia.tree / nvidia.libraries / "libnvidia-ml.so.1").unlink()
+    state = await nvml.open()
+    assert (state.ready, state.reason) == (False, "DriverLibraryNotFound")
+    assert "/usr/lib/x86_64-linux-gnu" in state.message
+
+
+async def test_a_file_that_is_no_library_is_named(
+    nvidia: benches.NvidiaBench, nvml: Library
+) -> None:
+    path = nvidia.tree / nvidia.libraries / "libnvidia-ml.so.1"
+    path.unlink()
+    path.write_bytes(b"not a library")
+    state = await nvml.open()
+    assert (state.ready, state.reason) == (False, "DriverLibraryUnusable")
+
+
+async def test_a_library_behind_debians_alternatives_is_loaded_from_the_host(
+    nvidia: benches.NvidiaBench, nvml: Library
+) -> None:
+    link = nvidia.tree / nvidia.libraries / "libnvidia-ml.so.1"
+    target = link.readlink()
+    alternatives = nvidia.tree / "etc/alternatives"
+    alternatives.mkdir(parents=True, exist_ok=True)
+    link.unlink()
+    link.symlink_to("/etc/alternatives/libnvidia-ml.so.1")
+    (alternatives / "libnvidia-ml.so.1").symlink_to(f"/{nvidia.libraries}/{target}")
+    assert (await nvml.open()).ready
+
+
+async def test_a_card_without_events_is_no_fault_and_one_whose_events_fail_is(
+    nvidia: benches.NvidiaBench, nvml: Library
+) -> None:
+    """case-08."""
+    first, second = (site.address for site in nvidia_vendor(nvidia).sites())
+    nvidia.turn(0, "fail.nvmlDeviceRegisterEvents=3")
+    await nvml.open()
+    assert (await nvml.read(first)).faults == ()
+    assert (await nvml.read(second)).faults == ()
+    event = await nvml.event_of(nvidia.raise_hardware_error(1))
+    assert event.address == second
+
+
+async def test_a_registration_that_fails_does_not_end_the_others_events(
+    nvidia: benches.NvidiaBench, nvml: Library
+) -> None:
+    """case-08: the loop keeps running for the other card."""
+    first, second = (site.address for site in nvidia_vendor(nvidia).sites())
+    nvidia.turn(1, "fail.nvmlDeviceRegisterEvents=999")
+    await nvml.open()
+    assert (await nvml.read(first)).faults == ()
+    (fault,) = (await nvml.read(second)).faults
+    assert fault.reason == "EventsNotWatched"
+    assert "nvmlDeviceRegisterEvents answers Unknown Error (999)" in fault.message
+    event = await nvml.event_of(nvidia.raise_hardware_error(0))
+    assert event.address == first
+
+
+async def test_a_failing_query_names_itself(nvidia: benches.NvidiaBench, nvml: Library) -> None:
+    first, second = (site.address for site in nvidia_vendor(nvidia).sites())
+    await nvml.open()
+    nvidia.turn(0, "fail.nvmlDeviceGetTotalEccErrors=999")
+    (fault,) = (await nvml.read(first)).faults
+    assert fault.reason == "NVMLQueryFailed"
+    assert "nvmlDeviceGetTotalEccErrors answers Unknown Error (999)" in fault.message
+    nvidia.turn(1, "fail=999")
+    with pytest.raises(errors.UnavailableError) as caught:
+        await nvml.read(second)
+    assert caught.value.reason == "NVMLQueryFailed"
+
+
+@pytest.mark.parametrize(
+    ("knob", "reason"),
+    [
+        ("ecc.uncorrected.volatile.memory=2", "UncorrectableEcc"),
+        ("remap-failure=1", "RowRemapFailure"),
+        ("recovery-action=1", "RecoveryActionRequired"),
+        ("temperature=120", "Overheated"),
+        ("thermal=64", "ThermalSlowdown"),
+    ],
+)
+async def test_what_the_queries_show_is_a_fault(
+    nvidia: benches.NvidiaBench, nvml: Library, knob: str, reason: str
+) -> None:
+    address = nvidia_vendor(nvidia).sites()[0].address
+    nvidia.turn(0, knob)
+    await nvml.open()
+    assert reason in [fault.reason for fault in (await nvml.read(address)).faults]
+
+
+async def test_a_reset_is_seen_by_the_lifetime(nvidia: benches.NvidiaBench, nvml: Library) -> None:
+    address = nvidia_vendor(nvidia).sites()[0].address
+    await nvml.open()
+    nvidia.turn(0, "power-mw=400000")
+    before = (await nvml.read(address)).lifetime
+    nvidia.turn(0, "reset=1")
+    after = (await nvml.read(address)).lifetime
+    assert before is not None
+    assert after is not None
+    assert after < before
+
+
+async def test_partitions_are_told_by_the_drivers_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = benches.make("nvidia-on-mock", tmp_path, monkeypatch)
+    assert isinstance(bench, benches.NvidiaBench)
+    bench.turn(0, "mig-mode=1")
+    bench.partition(0, "2g.12gb,1g.6gb")
+    reading = (await read_all(bench))[0]
+    assert reading.mode is contract.PartitioningMode.ENABLED
+    assert sorted(each.profile for each in reading.partitions) == ["1g.6gb", "2g.12gb"]
+    assert all(each.uuid.startswith("MIG-") for each in reading.partitions)
+    assert sorted(each.size for each in reading.partitions) == [1, 2]
+
+
+async def test_a_card_bound_to_another_driver_is_not_served(nvidia: benches.NvidiaBench) -> None:
+    address = nvidia.machine.cards[0].address
+    link = nvidia.tree / "sys/bus/pci/devices" / address / "driver"
+    link.unlink()
+    link.symlink_to("../../../../bus/pci/drivers/vfio-pci")
+    first, second = nvidia_vendor(nvidia).sites()
+    assert (first.served, first.driver) == (False, "vfio-pci")
+    assert second.served
+
+
+async def test_an_unreadable_device_hides_no_other(nvidia: benches.NvidiaBench) -> None:
+    address = nvidia.machine.cards[0].address
+    path = (nvidia.tree / "sys/bus/pci/devices" / address).resolve() / "device"
+    path.unlink()
+    sites = nvidia_vendor(nvidia).sites()
+    assert [site.address for site in sites] == [nvidia.machine.cards[1].address]
+
+
+async def test_a_container_gets_nodes_files_links_and_cache(nvidia: benches.NvidiaBench) -> None:
+    version = nvidia.machine.driver.version
+    os.chown(nvidia.tree / "dev/dri/renderD128", 0, 105)
+    card = (await read_all(nvidia))[0]
+    given = nvidia_vendor(nvidia).inject([card], driver_version=version, hook_path="/opt/hook")
+    shared, own = given.shared, given.cards[0]
+    assert shared.env == ("NVIDIA_VISIBLE_DEVICES=void",)
+    nodes = {node.path: node for node in (*shared.device_nodes, *own.device_nodes)}
+    assert nodes["/dev/nvidia0"].host_path == "/mnt/host/dev/nvidia0"
+    assert (nodes["/dev/nvidia0"].major, nodes["/dev/nvidia0"].minor) == (195, 0)
+    assert nodes["/dev/nvidiactl"].minor == 255
+    assert {"/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"} <= set(nodes)
+    assert "/dev/dri/renderD128" in nodes
+    assert own.additional_gids == (105,)
+    mounts = {mount.container_path: mount for mount in shared.mounts}
+    library = f"/{nvidia.libraries}/libcuda.so.{version}"
+    assert mounts[library].host_path == f"/mnt/host{library}"
+    assert "ro" in mounts[library].options
+    assert "/usr/bin/nvidia-smi" in mounts
+    links, cache = (hook.args for hook in shared.hooks)
+    assert links[:2] == ("nvidia-cdi-hook", "create-symlinks")
+    assert f"libcuda.so.{version}::/{nvidia.libraries}/libcuda.so.1" in links
+    assert cache[:2] == ("nvidia-cdi-hook", "update-ldcache")
+    assert f"/{nvidia.libraries}" in cache
+    assert {hook.path for hook in (*shared.hooks, *own.hooks)} == {"/opt/hook"}
+
+
+async def test_without_hooks_the_links_are_mounted_as_files(nvidia: benches.NvidiaBench) -> None:
+    version = nvidia.machine.driver.version
+    given = nvidia_vendor(nvidia).inject([], driver_version=version, hook_path="")
+    mounts = {mount.container_path: mount.host_path for mount in given.shared.mounts}
+    assert (
+        mounts[f"/{nvidia.libraries}/libcuda.so.1"]
+        == f"/mnt/host/{nvidia.libraries}/libcuda.so.{version}"
+    )
+
+
+async def test_a_driver_that_changes_is_seen_at_the_next_prepare(
+    nvidia: benches.NvidiaBench,
+) -> None:
+    version = nvidia.machine.driver.version
+    vendor = nvidia_vendor(nvidia)
+    before = vendor.inject([], driver_version=version, hook_path="").shared.mounts
+    (nvidia.tree / nvidia.libraries / f"libnvidia-new.so.{version}").write_bytes(b"\x7fELF")
+    after = vendor.inject([], driver_version=version, hook_path="").shared.mounts
+    assert len(after) == len(before) + 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        ("dev/nvidia-uvm", "DeviceNodeMissing"),
+        ("dev/nvidiactl", "DeviceNodeMissing"),
+        ("dev/nvidia0", "DeviceNodeMissing"),
+        ("LIBRARIES/libcuda.so.VERSION", "DriverFilesMissing"),
+    ],
+)
+async def test_what_is_missing_on_the_node_is_named(
+    nvidia: benches.NvidiaBench, missing: str, reason: str
+) -> None:
+    version = nvidia.machine.driver.version
+    card = (await read_all(nvidia))[0]
+    path = missing.replace("VERSION", version).replace("LIBRARIES", nvidia.libraries)
+    (nvidia.tree / path).unlink()
+    with pytest.raises(errors.UnavailableError) as caught:
+        nvidia_vendor(nvidia).inject([card], driver_version=version, hook_path="")
+    assert caught.value.reason == reason
+    assert path.rpartition("/")[2] in caught.value.message
+
+
+def test_only_graphics_and_compute_functions_are_cards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An HGX host has NVSwitches (class 0680) of the same maker."""
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    bench = benches.NvidiaBench(tmp_path, monkeypatch, "h100-x8")
+    assert isinstance(nvidia_vendor(bench), driver.NvidiaVendor)
+    assert [site.address for site in nvidia_vendor(bench).sites()] == [
+        card.address for card in bench.machine.cards
+    ]
