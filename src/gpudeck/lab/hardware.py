@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,6 +59,7 @@ def install(folder: Folder, node: Node, artifacts: Path, *, host_root: str) -> N
         ["mount", "--bind", str(source), str(target)]
         for source, target in hosttree.binds(host, Path(rootfs.HOST), Path(rootfs.SIMULATION))
     ]
+    shutil.copyfile(root / "etc/os-release", folder.root(node.name) / "etc/os-release")
     copy_devices(root / "dev", Path(f"/proc/{node.init.pid}/root/dev"))
     if host_root == "/":
         commands += over_root(root)
@@ -75,17 +77,19 @@ def copy_devices(source: Path, target: Path) -> None:
             copy.chmod(stat.S_IMODE(found.st_mode))
 
 
-def over_root(root: Path) -> list[list[str]]:
+def over_root(root: Path, kernel: Path = Path("/")) -> list[list[str]]:
     """Commands, run in a node, that mount its host tree over its own root; `root` is the tree.
 
     The kernel's CPU and memory files stay: the kubelet reports them as the node's capacity.
+    A file of /proc that this `kernel` does not have stays away: /proc takes no new names.
     """
-    commands = []
+    # A folder that is composed elsewhere can be moved to its place only between private mounts.
+    commands = [["mount", "--make-rprivate", "/"]]
     for parent in _COMPOSED:
         names = [entry.name for entry in _entries(root, parent)]
         commands += _compose(parent, [name for name in names if name not in _KERNEL])
     for path in _PROC:
-        if (root / path).exists():
+        if (root / path).exists() and (kernel / path).exists():
             commands.append(["mount", "--bind", f"{rootfs.HOST}/{path}", f"/{path}"])
     for parent in ("dev", "etc", "opt"):
         for entry in _entries(root, parent):
@@ -98,7 +102,7 @@ def over_root(root: Path) -> list[list[str]]:
     # Two lower layers and no upper one: the node sees the driver's files beside its programs.
     layers = f"lowerdir={rootfs.HOST}/usr:/usr"
     commands.append(["mount", "-t", "overlay", "-o", layers, "overlay", "/usr"])
-    return commands
+    return [*commands, ["mount", "--make-rshared", "/"]]
 
 
 def _entries(root: Path, parent: str) -> list[Path]:
@@ -126,7 +130,7 @@ def _compose(parent: str, names: Sequence[str]) -> list[list[str]]:
             ["mkdir", "-p", f"{stage}/{name}"],
             ["mount", "--bind", f"{rootfs.HOST}/{parent}/{name}", f"{stage}/{name}"],
         ]
-    return [*commands, ["mount", "--rbind", stage, f"/{parent}"], ["umount", "-l", stage]]
+    return [*commands, ["mount", "--move", stage, f"/{parent}"], ["rmdir", stage]]
 
 
 def environment() -> dict[str, str]:

@@ -21,7 +21,7 @@ FOLDERS = (
     "dev etc/cdi etc/cni/net.d etc/containerd etc/kubernetes home mnt opt/lab/bin proc root run sys"
     " tmp var/lib var/log/pods var/log/containers var/tmp var/cache .old"
 )
-COPIED = ("passwd", "group", "nsswitch.conf", "protocols", "services", "ld.so.cache")
+COPIED = ("passwd", "group", "nsswitch.conf", "protocols", "services", "ld.so.cache", "os-release")
 # name, major, minor: what a container runtime and ordinary programs expect of /dev.
 DEVICES = (
     ("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9),
