@@ -304,11 +304,14 @@ def _write_capabilities(space: bytearray, function: Function) -> None:
     for place, (offset, kind) in enumerate(chain):
         following = chain[place + 1][0] if place + 1 < len(chain) else 0
         space[offset : offset + 2] = bytes((kind, following))
-    space[0x9E] = 0x14
+    space[0x3D] = 1  # Interrupt pin A.
+    space[0x42] = 3  # Version of the power management capability.
+    space[0x9E] = 0x14  # A vendor capability this short is that of a card, not of a vGPU.
+    struct.pack_into("<I", space, 0x64, 1 << 28)  # Function level reset is possible.
     extended = (
         (0x100, 0x0000),
         (0x12C, 0x0018),
-        (0x134, 0x0024),
+        (0x134, 0x0015),
         (0x1B8, 0x0001),
         (0x2A4, 0x000B),
         (0x2B8, 0x0004),
@@ -317,5 +320,8 @@ def _write_capabilities(space: bytearray, function: Function) -> None:
     for place, (offset, kind) in enumerate(extended):
         following = extended[place + 1][0] if place + 1 < len(extended) else 0
         struct.pack_into("<I", space, offset, kind | 1 << 16 | following << 20)
+    aperture = max(size for _, size, _ in function.bars) // _MIB
+    exponent = max(aperture, 1).bit_length() - 1
+    struct.pack_into("<II", space, 0x138, 1 << exponent + 4, 2 | 1 << 5 | exponent << 8)
     serial = int(function.address.replace(":", "").replace(".", ""), 16)
     struct.pack_into("<Q", space, 0x2F4, 0x48B02D0000000000 | serial)
