@@ -26,7 +26,7 @@ from tests.scenario.dra.standins import device
 
 from gpudeck import settings
 
-PROGRAM = Path(__file__).with_name("process.py")
+GPUDECK = Path(sys.executable).with_name("gpudeck")
 ALL = os.environ.get("GPUDECK_TEST_KILLS") == "all"
 PATIENCE_SECONDS = 30.0
 
@@ -60,8 +60,8 @@ class Plugin:
         self.lives += 1
         self._process = await asyncio.create_subprocess_exec(
             *wrapped,
-            sys.executable,
-            str(PROGRAM),
+            str(GPUDECK),
+            "dra-plugin",
             env={**os.environ, **environment(self.world)},
             stderr=asyncio.subprocess.DEVNULL,
         )
