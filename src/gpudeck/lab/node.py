@@ -190,7 +190,6 @@ def kubelet_config(node: Node, cgroup: str) -> dict[str, Any]:
         "failSwapOn": False,
         "enforceNodeAllocatable": [],
         # The machine's disk belongs to others too: evict late, collect no images.
-        "localStorageCapacityIsolation": False,
         "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "clusterDNS": [network.DNS_SERVICE],
@@ -199,6 +198,8 @@ def kubelet_config(node: Node, cgroup: str) -> dict[str, Any]:
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         # Devices appear in the Node's allocatable at this pace; ten seconds by default.
         "nodeStatusUpdateFrequency": "1s",
+        # Tests kill processes by the dozen; a real node waits up to five minutes between starts.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
         "serializeImagePulls": False,
         "registryPullQPS": 0,
         "kubeAPIQPS": 200,

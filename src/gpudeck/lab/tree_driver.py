@@ -180,8 +180,10 @@ def _params() -> str:
         "RegistryDwords",
         "RegistryDwordsPerDevice",
         "RmMsg",
+        "GpuBlacklist",
+        "TemporaryFilePath",
+        "ExcludedGpus",
     )
-    strings += ("GpuBlacklist", "TemporaryFilePath", "ExcludedGpus")
     return "\n".join(
         [f"{name}: {value}" for name, value in values.items()] + [f'{name}: ""' for name in strings]
     )
@@ -286,8 +288,10 @@ def drm(host: machine.Machine) -> tree.Tree:
     below: tree.Tree = {}
     for index, card in enumerate(host.cards):
         pci = tree_pci.folder_of(host, card.address)
-        nodes = ((f"card{screens + index}", screens + index, "card"),)
-        nodes += ((f"renderD{128 + index}", 128 + index, "render"),)
+        nodes = (
+            (f"card{screens + index}", screens + index, "card"),
+            (f"renderD{128 + index}", 128 + index, "render"),
+        )
         for name, minor, kind in nodes:
             folder, at = f"{pci}/drm/{name}", f"sys/class/drm/{name}"
             below[f"dev/dri/{name}"] = tree.Device(DRM_MAJOR, minor, 0o660)
