@@ -19,6 +19,7 @@ import yaml
 ROOT = pathlib.Path(__file__).parents[2]
 CHART = ROOT / "charts" / "gpudeck"
 GOLDEN = ROOT / "tests" / "golden" / "chart"
+ALWAYS = ("--namespace", "gpudeck-system", "--kube-version", "1.37.2")
 VARIANTS = {
     "default": (),
     "dra": ("--set", "dra.enabled=true"),
@@ -44,8 +45,7 @@ def render(*arguments: str) -> subprocess.CompletedProcess[str]:
     assert program is not None, "there is no Helm"
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(
-            [program, "template", "gpudeck", str(CHART), "--namespace", "gpudeck-system"]
-            + ["--kube-version", "1.37.2", *arguments],
+            [program, "template", "gpudeck", str(CHART), *ALWAYS, *arguments],
             env={
                 "PATH": os.environ["PATH"],
                 "HELM_CACHE_HOME": folder,

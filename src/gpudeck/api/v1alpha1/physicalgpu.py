@@ -106,7 +106,7 @@ class PartitionProfile(Wire, omit_defaults=False):
 
 
 class PartitionSupport(Wire):
-    supported: Annotated[bool, doc("Whether the card can be partitioned at all.")] = False
+    supported: Annotated[bool, doc("Whether the card can be partitioned at all.")]
     total_slices: Annotated[int | None, doc("Compute slices of the card.", minimum=0)] = None
     profiles: Annotated[
         list[PartitionProfile] | None, doc("The profiles that the card offers.", maxItems=64)
@@ -141,7 +141,7 @@ class Partitioning(Wire):
     mode: Annotated[
         str,
         doc("Whether the card is in partition mode.", enum=["Enabled", "Disabled", "NotAvailable"]),
-    ] = "NotAvailable"
+    ]
     partitions: Annotated[list[Partition] | None, doc("Its partitions.", maxItems=64)] = None
 
 

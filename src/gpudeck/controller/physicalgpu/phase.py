@@ -51,7 +51,9 @@ def reason(gpu: PhysicalGPU, phase: Phase) -> str:
     """Return the sentence of the condition that a bad phase comes from; empty if there is none."""
     kind = {Phase.LOST: conditions.DISCOVERED, Phase.FAULTY: conditions.HARDWARE_HEALTHY}.get(phase)
     found = conditions.find(gpu.status.conditions if gpu.status else None, kind or "")
-    return f"{found.reason}: {found.message}" if found else ""
+    if found is None:
+        return ""
+    return f"{found.reason}: {found.message}" if found.message else found.reason
 
 
 def _status(gpu: PhysicalGPU, kind: str) -> str | None:

@@ -58,3 +58,9 @@ def test_the_reason_of_a_bad_phase_is_that_of_its_condition() -> None:
     card = msgspec.convert(raw, PhysicalGPU)
     assert phase.reason(card, Phase.FAULTY) == "XidError: Xid 79 at 12:00"
     assert phase.reason(card, Phase.READY) == ""
+
+
+def test_a_condition_without_a_sentence_has_its_reason_alone() -> None:
+    raw = gpus.gpu()
+    raw["status"]["conditions"] = [gpus.condition("Discovered", "False", reason="CardLost")]
+    assert phase.reason(msgspec.convert(raw, PhysicalGPU), Phase.LOST) == "CardLost"
