@@ -131,6 +131,8 @@ class Adapter:
 
     async def reach(self) -> None:
         """Wait a moment for a restarting adapter. Raises UnavailableError."""
+        if self.is_connected:
+            return
         try:
             await asyncio.wait_for(self._channel.channel_ready(), REACH_SECONDS)
         except TimeoutError as error:

@@ -4,7 +4,8 @@
 The lock is a file, so the plugins of a rolling update exclude each other; nothing read
 before is trusted after it was taken. Reading drops what an earlier boot left (its CDI
 files lay on a tmpfs, its devices are released) and replaces a checkpoint that is
-corrupt, or missing beside CDI specs of ours, by what `recovering` finds.
+corrupt, or missing beside CDI specs of ours, by what `recovering` finds. The file is a
+few kilobytes that were just written, so it is read in place; writes go through a thread.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Ledger:
         self._boot_id = boot_id
         self._turn = asyncio.Lock()
 
-    async def glance(self) -> checkpoint.Content:
+    def glance(self) -> checkpoint.Content:
         """The content without the lock: good for guessing what a call will need."""
         try:
-            content = await asyncio.to_thread(self._store.read)
+            content = self._store.read()
         except checkpoint.CorruptError:
             return checkpoint.Content()
         if content is None or self._is_stale(content):
@@ -60,9 +61,10 @@ class Ledger:
 
         Raises BusyError when the lock is not to be had.
         """
+        # Tasks of this process wait in line; the file's lock only asks now and then.
         try:
-            # Tasks of this process wait in line; the file's lock only asks now and then.
-            await asyncio.wait_for(self._turn.acquire(), LOCK_SECONDS)
+            async with asyncio.timeout(LOCK_SECONDS):
+                await self._turn.acquire()
         except TimeoutError as error:
             raise BusyError(
                 f"other claims of this node have been in work for {LOCK_SECONDS:g} s",
@@ -74,9 +76,13 @@ class Ledger:
         finally:
             self._turn.release()
 
-    async def save(self, content: checkpoint.Content, *, durable: bool = True) -> None:
+    async def save(self, content: checkpoint.Content) -> None:
         """Write the content; only inside `opened`."""
-        await asyncio.to_thread(self._store.write, content, durable=durable)
+        await asyncio.to_thread(self.write, content)
+
+    def write(self, content: checkpoint.Content, *, durable: bool = True) -> None:
+        """Like `save`, for a caller that is in a thread already."""
+        self._store.write(content, durable=durable)
         metrics.prepared_claims.set(len(content.claims))
 
     async def clean(self) -> None:
@@ -108,7 +114,7 @@ class Ledger:
 
     async def _load(self) -> checkpoint.Content:
         try:
-            content = await asyncio.to_thread(self._store.read)
+            content = self._store.read()
         except checkpoint.CorruptError as error:
             kept = await asyncio.to_thread(self._store.set_aside)
             return await self._rebuild(str(error), str(kept))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
@@ -65,7 +65,7 @@ class Preparer:
 
         Raises BusyError when other claims keep the node busy.
         """
-        known = await self._ledger.glance()
+        known = self._ledger.glance()
         needed = [claim for claim in claims if not _is_completed(known, claim)]
         fetched = await self._fetch(needed)
         if any(not isinstance(each, GpudeckError) for each in fetched.values()):
@@ -81,15 +81,11 @@ class Preparer:
 
     async def unprepare(self, claims: Sequence[Reference]) -> dict[str, GpudeckError | None]:
         """Give claims back; unknown ones succeed. Neither API server nor adapter is needed."""
-        known = await self._ledger.glance()
+        known = self._ledger.glance()
         refused = await self._give_back(known, claims)
         done = [claim.uid for claim in claims if claim.uid not in refused]
         async with self._ledger.opened() as content:
-            # The spec goes first: an entry without one is made whole by a repeated Prepare.
-            await asyncio.to_thread(self._remove_specs, done)
-            forgotten = [uid for uid in done if content.forget(uid)]
-            if forgotten:
-                await self._ledger.save(content)
+            await asyncio.to_thread(self._forget, content, done)
         return {claim.uid: refused.get(claim.uid) for claim in claims}
 
     async def _fetch(self, claims: Sequence[Reference]) -> dict[str, Outcome]:
@@ -130,7 +126,7 @@ class Preparer:
     async def _repeat(self, claim: Reference, entry: Entry) -> list[HeldDevice]:
         """Answer for a prepared claim, after making its CDI spec again if it was lost."""
         content = (entry.spec or "").encode()
-        if await asyncio.to_thread(self._folder.read, claim.uid) != content:
+        if self._folder.read(claim.uid) != content:
             log.warning("Making a lost CDI spec again", claim=claim, uid=claim.uid)
             await asyncio.to_thread(self._folder.write, claim.uid, content)
         return entry.devices
@@ -144,7 +140,7 @@ class Preparer:
         if isinstance(fetched, GpudeckError):
             raise fetched
         if content.is_partial:
-            await self._complete(content)
+            await self._add_claims(content)
         for device in fetched:
             self._card(device)
         await holders.check_free(self._api, content, claim, fetched)
@@ -154,7 +150,7 @@ class Preparer:
         )
         return Fresh(claim, fetched, before)
 
-    async def _complete(self, content: Content) -> None:
+    async def _add_claims(self, content: Content) -> None:
         """Finish a rebuilt checkpoint with the claims that the API server knows."""
         listed = await self._api.list(resources.RESOURCE_CLAIM, resource.ResourceClaim)
         recovering.add_claims(content, listed.items, self._node_name)
@@ -162,40 +158,44 @@ class Preparer:
 
     async def _finish(self, content: Content, fresh: Sequence[Fresh]) -> dict[str, Outcome]:
         """Have the adapter prepare, write the specs, and only then complete the entries."""
-        await self._ledger.save(content, durable=False)
+        await asyncio.to_thread(self._ledger.write, content, durable=False)
         # An adapter that does not answer leaves the claims started: nobody knows what it did.
         try:
             answer = await self._adapter.prepare(self._request(fresh))
         except UnavailableError as error:
             return {each.claim.uid: error for each in fresh}
         answers = {each.uid: each for each in answer.claims}
+        return await asyncio.to_thread(self._complete, content, fresh, answers)
+
+    def _complete(
+        self,
+        content: Content,
+        fresh: Sequence[Fresh],
+        answers: Mapping[str, adapter_pb2.PreparedClaim],
+    ) -> dict[str, Outcome]:
+        """Write the specs of what the adapter prepared, then the checkpoint. In a thread."""
         outcomes: dict[str, Outcome] = {}
         for each in fresh:
+            uid = each.claim.uid
             try:
-                outcomes[each.claim.uid] = await self._settle(
-                    content, each, answers.get(each.claim.uid)
-                )
+                outcomes[uid] = self._settle(content.claims[uid], each, answers.get(uid))
             except GpudeckError as error:
-                outcomes[each.claim.uid] = error
-                content.forget(each.claim.uid)
+                outcomes[uid] = error
+                content.forget(uid)
                 if each.before is not None:
-                    content.claims[each.claim.uid] = each.before
-        await self._ledger.save(content)
+                    content.claims[uid] = each.before
+        self._ledger.write(content)
         return outcomes
 
-    async def _settle(
-        self, content: Content, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
+    def _settle(
+        self, entry: Entry, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
     ) -> list[HeldDevice]:
-        claim = fresh.claim
-        spec = edits.spec_of(claim, [device.name for device in fresh.devices], answer)
-        await asyncio.to_thread(self._folder.write, claim.uid, spec)
-        entry = content.claims[claim.uid]
+        names = [device.name for device in fresh.devices]
+        spec = edits.spec_of(fresh.claim, names, answer)
+        self._folder.write(fresh.claim.uid, spec)
         entry.spec, entry.state = spec.decode(), State.COMPLETED
         log.info(
-            "Prepared a claim",
-            claim=claim,
-            uid=claim.uid,
-            devices=",".join(device.name for device in fresh.devices),
+            "Prepared a claim", claim=fresh.claim, uid=fresh.claim.uid, devices=",".join(names)
         )
         return entry.devices
 
@@ -255,9 +255,15 @@ class Preparer:
             each.uid: edits.refused(each.error) for each in answer.claims if each.HasField("error")
         }
 
-    def _remove_specs(self, claim_uids: Iterable[str]) -> None:
+    def _forget(self, content: Content, claim_uids: Sequence[str]) -> None:
+        """Remove the specs, then the entries. In a thread."""
         for uid in claim_uids:
+            # The spec goes first: an entry without one is made whole by a repeated Prepare.
             self._folder.remove(uid)
+        forgotten = [uid for uid in claim_uids if content.forget(uid)]
+        if forgotten:
+            self._ledger.write(content)
+            log.info("Unprepared claims", uids=",".join(forgotten))
 
 
 def _is_completed(content: Content, claim: Reference) -> bool:
