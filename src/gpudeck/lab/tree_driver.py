@@ -34,7 +34,6 @@ LIBRARIES = {
     "libnvidia-allocator.so": "libnvidia-allocator.so.1",
     "libnvidia-encode.so": "libnvidia-encode.so.1",
     "libnvidia-opticalflow.so": "libnvidia-opticalflow.so.1",
-    "libnvidia-sandboxutils.so": "libnvidia-sandboxutils.so.1",
     "libnvcuvid.so": "libnvcuvid.so.1",
     "libnvoptix.so": "libnvoptix.so.1",
     "libGLX_nvidia.so": "libGLX_nvidia.so.0",
