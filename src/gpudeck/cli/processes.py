@@ -27,6 +27,8 @@ _PACKAGES = {
 }
 _ARGUMENTS = {"adapter": "vendor"}
 """The setting of a process that is given as a word, not as an option."""
+_PLAIN_LOOP = ("adapter",)
+"""Serves no TLS, and starts children: uvloop does so by fork(), which gRPC warns about."""
 
 
 def command(name: str, meaning: str) -> click.Command:
@@ -50,7 +52,7 @@ def command(name: str, meaning: str) -> click.Command:
         run: Callable[[Any], Awaitable[None]] = importlib.import_module(
             f"{_PACKAGES[name]}.main"
         ).run
-        _event_loop()(_until_signalled(run(given)))
+        _event_loop(name)(_until_signalled(run(given)))
 
     return click.Command(name, params=parameters, callback=start, help=meaning)
 
@@ -66,12 +68,14 @@ def _shown(default: Any) -> str:
     return ",".join(default) if isinstance(default, tuple) else str(default) or "empty"
 
 
-def _event_loop() -> Callable[[Any], Any]:
-    with contextlib.suppress(ImportError):
-        import uvloop  # noqa: PLC0415  # An accelerator that may be absent on other platforms.
-
-        return uvloop.run
-    return asyncio.run
+def _event_loop(name: str) -> Callable[[Any], Any]:
+    if name in _PLAIN_LOOP:
+        return asyncio.run
+    try:
+        run: Callable[[Any], Any] = importlib.import_module("uvloop").run
+    except ImportError:  # It exists for CPython on Unix only.
+        return asyncio.run
+    return run
 
 
 async def _until_signalled(running: Awaitable[None]) -> None:

@@ -30,7 +30,7 @@ from gpudeck.lab import oci, places
 Report = Callable[[str], None]
 
 REGISTRY = "registry.lab"
-SUITE, PACKAGES = "bookworm", ("python3", "ca-certificates")
+SUITE, PACKAGES = "bookworm", ("python3", "ca-certificates", "pci.ids")
 PYTHON = (3, 11)
 """Python of the suite above; the wheels are installed with the running Python and must fit it."""
 USER = 65532
