@@ -39,7 +39,16 @@ _log = logs.get(__name__)
 async def run(settings: Settings) -> None:
     """Run until cancelled. Raises LeadershipLostError when another replica leads."""
     async with await Client.connect(settings.kubeconfig) as client:
-        await Controller(client, settings).run()
+        try:
+            await Controller(client, settings).run()
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what went wrong first; the other parts were cancelled for it."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 class Controller:

@@ -25,6 +25,7 @@ from gpudeck.api.resources import (
 )
 from gpudeck.controller import main
 from gpudeck.controller.settings import Settings
+from gpudeck.errors import LeadershipLostError
 
 pytestmark = pytest.mark.asyncio
 
@@ -308,6 +309,19 @@ async def test_only_the_leader_writes_and_the_next_one_goes_on() -> None:
         server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result()))
         async with controller(server, identity="first"):
             await server.until(phase_is(server, "InUse"))
+
+
+async def test_a_leader_whose_lease_is_taken_ends_with_one_error() -> None:
+    async with ApiServer() as server:
+        settings = Settings(
+            kubeconfig=server.kubeconfig(), namespace="gpudeck-system", identity="first"
+        )
+        task = asyncio.create_task(main.run(settings))
+        lease = await server.until(lambda: next(iter(server.objects(LEASE).values()), None))
+        taken = {**lease, "spec": {**lease["spec"], "holderIdentity": "other"}}
+        server.put(LEASE, taken)
+        with pytest.raises(LeadershipLostError, match="other"):
+            await asyncio.wait_for(task, 10)
 
 
 async def test_metrics_count_cards_by_phase_and_classes_by_readiness() -> None:
