@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gpudeck import errors, logs
 from gpudeck.vendors import calling, contract, health, probing, records
@@ -36,6 +36,8 @@ class Timing:
     events_silent: float = 30.0
     """Silence of the thread that waits for events after which the process is replaced."""
     longest_backoff: float = 30.0
+    bus: float = 10.0
+    """How long a look at the PCI bus may take before a pass goes on without it."""
 
 
 _CRASHES_BEFORE_ASIDE = 3
@@ -67,6 +69,8 @@ class Supervisor:
         self._wake = asyncio.Event()
         self._crashes = 0
         self._not_before = 0.0
+        self._opened_for: frozenset[str] = frozenset()
+        self._look: asyncio.Task[Sequence[contract.Site]] | None = None
 
     async def run(self) -> None:
         """Make passes until cancelled; then end the library process and the probes."""
@@ -82,6 +86,8 @@ class Supervisor:
                 await self._rest()
         finally:
             early.cancel()
+            if self._look is not None:
+                self._look.cancel()
             await self._probing.close()
             if self._process is not None:
                 await self._process.kill()
@@ -98,13 +104,13 @@ class Supervisor:
         if not await self._ready():
             self._note_silence()
             return
-        answers = 0
-        wanted = [address for address, record in self._records.items() if record.site.served]
-        for address in [each for each in wanted if each not in self._probing.aside]:
+        wanted = sorted(self._served() - self._probing.aside)
+        answers = []
+        for address in wanted:
             if not await self._ready():
                 break
-            answers += await self._read(address)
-        if wanted and not answers and self._process is not None:
+            answers.append(await self._read(address))
+        if answers and not any(answers) and self._process is not None:
             # Perhaps it is not the cards but the driver: another process asks it anew.
             self._probing.leave(self._process, address=None)
             self._process = None
@@ -113,12 +119,24 @@ class Supervisor:
             self._wake.set()
         self._note_silence()
 
+    def _served(self) -> frozenset[str]:
+        return frozenset(each for each, record in self._records.items() if record.site.served)
+
     async def _look_at_bus(self) -> None:
+        if self._look is None:
+            self._look = asyncio.create_task(asyncio.to_thread(self._vendor.sites))
         try:
-            sites = await asyncio.to_thread(self._vendor.sites)
+            async with asyncio.timeout(self._timing.bus):
+                sites = await asyncio.shield(self._look)
+        except TimeoutError:
+            # A read of a dying device may block in the kernel; the next pass waits for the same.
+            log.warning("The PCI bus does not answer, keeping what is known")
+            return
         except errors.GpudeckError as error:
+            self._look = None
             log.warning("Cannot look at the PCI bus, keeping what is known", why=error.message)
             return
+        self._look = None
         now, known = _now(), self._records
         self._records = {
             site.address: known[site.address].at(site)
@@ -134,9 +152,11 @@ class Supervisor:
         """Have an open library process, or say in the driver's state why there is none."""
         process = self._process
         if process is not None and not process.ended:
-            if asyncio.get_running_loop().time() - process.heard_at < self._timing.events_silent:
+            silent = asyncio.get_running_loop().time() - process.heard_at
+            if silent < self._timing.events_silent and self._served() <= self._opened_for:
                 return True
-            log.warning("Wait for events has hung, replacing the process", pid=process.pid)
+            # NVML lists the cards once, when it is initialised: new ones need a new process.
+            log.info("Replacing the library process", pid=process.pid, silent=round(silent))
             self._probing.leave(process, address=None)
             self._process = None
         elif process is not None:
@@ -167,6 +187,7 @@ class Supervisor:
             log.info("Driver is ready", version=state.version, api=state.api_version)
         self._driver = state
         self._process = process
+        self._opened_for = self._served()
         self._crashes = 0
         return True
 
@@ -241,8 +262,20 @@ class Supervisor:
     def _publish(self) -> None:
         inventory = records.inventory(self._records.values(), self._driver)
         if inventory != self._published:
+            _tell(self._published or records.Inventory(), inventory)
             self._published = inventory
             self._publish_to(inventory)
+
+
+def _tell(before: records.Inventory, after: records.Inventory) -> None:
+    """Log the verdicts that have changed."""
+    known = {card.site.address: card.health for card in before.cards}
+    for card in after.cards:
+        now, was = card.health, known.get(card.site.address)
+        if was is None or (was.verdict, was.reason) != (now.verdict, now.reason):
+            level = log.warning if now.verdict is health.Verdict.UNHEALTHY else log.info
+            address, verdict = card.site.address, now.verdict.value
+            level("Health", card=address, verdict=verdict, reason=now.reason, why=now.message)
 
 
 def _now() -> health.Moment:

@@ -41,7 +41,7 @@ class NvidiaVendor:
     def __init__(self, settings: contract.VendorSettings) -> None:
         self._root = host.Root(settings.host_root, on_node=settings.host_root_on_node)
         self._lock = threading.Lock()
-        self._files: tuple[object, files.DriverFiles] | None = None
+        self._kept: tuple[object, contract.Edits] | None = None
         self._failures: frozenset[pci.Failure] = frozenset()
 
     def sites(self) -> Sequence[contract.Site]:
@@ -74,20 +74,23 @@ class NvidiaVendor:
                     "disable MIG or ask for a partition.",
                     reason="CardPartitioned",
                 )
-        found = self._driver_files(driver_version)
         return contract.Injection(
-            shared=self._shared(found, hook_path),
+            shared=self._shared(driver_version, hook_path),
             cards=tuple(self._card(card, hook_path) for card in cards),
         )
 
-    def _driver_files(self, version: str) -> files.DriverFiles:
-        key = (version, files.stamp(self._root))
+    def _shared(self, version: str, hook_path: str) -> contract.Edits:
+        """What all cards need. Resolving some fifty paths takes milliseconds, so it is kept until
+        any of them may have changed."""
+        nodes = tuple(self._root.device_number(path) for path in (*_NEEDED_NODES, *_OTHER_NODES))
+        key = (version, hook_path, nodes, files.stamp(self._root))
         with self._lock:
-            if self._files is None or self._files[0] != key:
-                self._files = (key, files.find(self._root, version))
-            return self._files[1]
+            if self._kept is None or self._kept[0] != key:
+                found = files.find(self._root, version)
+                self._kept = (key, self._make_shared(found, hook_path))
+            return self._kept[1]
 
-    def _shared(self, found: files.DriverFiles, hook_path: str) -> contract.Edits:
+    def _make_shared(self, found: files.DriverFiles, hook_path: str) -> contract.Edits:
         nodes = [self._node(path) for path in _NEEDED_NODES]
         nodes += [self._node(path) for path in _OTHER_NODES if self._root.device_number(path)]
         paths = (*found.libraries, *found.programs, *found.others)
