@@ -21,7 +21,8 @@ from gpudeck import errors
 from gpudeck.lab import hosttree, machine, processes, rootfs, simulation
 from gpudeck.lab.state import Folder, Node, Process
 
-LIBRARIES = "usr/lib/x86_64-linux-gnu"
+# Machines of both architectures are simulated; their programs are always this machine's.
+LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 _COMPOSED = ("sys/bus", "sys/class", "sys/module", "sys/devices")
 _KERNEL = ("system", "virtual")
 _PROC = ("proc/driver", "proc/modules", "proc/devices")
@@ -137,7 +138,7 @@ def environment() -> dict[str, str]:
     """What a shell in a node needs so that the maker's programs run there."""
     return {
         "PATH": f"{processes.NODE_PATH}:{rootfs.HOST}/usr/bin",
-        "LD_LIBRARY_PATH": f"{rootfs.HOST}/{LIBRARIES}",
+        "LD_LIBRARY_PATH": ":".join(f"{rootfs.HOST}/{folder}" for folder in LIBRARIES),
         "GPUDECK_SIMULATION": rootfs.SIMULATION,
     }
 

@@ -189,6 +189,8 @@ def kubelet_config(node: Node, cgroup: str) -> dict[str, Any]:
         "failCgroupV1": False,
         "failSwapOn": False,
         "enforceNodeAllocatable": [],
+        # Without CAP_SYS_RESOURCE a process may not lower its score, as the default would.
+        "oomScoreAdj": 0,
         # The machine's disk belongs to others too: evict late, collect no images.
         "evictionHard": {"nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
@@ -220,6 +222,7 @@ def proxy_config(node: Node) -> dict[str, Any]:
         "hostnameOverride": node.name,
         "clientConnection": {"kubeconfig": f"{FOLDER}/kube-proxy.conf"},
         "clusterCIDR": "10.244.0.0/16",
+        "oomScoreAdj": 0,
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,

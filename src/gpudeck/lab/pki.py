@@ -58,10 +58,15 @@ class Pair:
 
 def read(folder: Path, name: str) -> Pair:
     """Read what `Pair.write` wrote."""
-    certificate = x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes())
+    certificate = read_certificate(folder / f"{name}.crt")
     key = serialization.load_pem_private_key((folder / f"{name}.key").read_bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return Pair(certificate, key)
+
+
+def read_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate from a PEM file."""
+    return x509.load_pem_x509_certificate(path.read_bytes())
 
 
 def write_private(path: Path, content: bytes) -> None:

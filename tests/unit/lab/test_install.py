@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When an installation is whole, and what is said while it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpudeck.lab import install
+from gpudeck.lab.state import Lab, Node
+
+
+def daemon_set(*, ready: int, wanted: int, updated: int, observed: int = 1) -> dict[str, Any]:
+    return {
+        "kind": "DaemonSet",
+        "metadata": {"name": "nvidia-adapter", "generation": 1},
+        "status": {
+            "observedGeneration": observed,
+            "numberReady": ready,
+            "desiredNumberScheduled": wanted,
+            "updatedNumberScheduled": updated,
+        },
+    }
+
+
+def test_a_daemon_set_that_waits_for_labels_is_not_whole() -> None:
+    empty = daemon_set(ready=0, wanted=0, updated=0)
+    assert install.unready([empty], {}) == []
+    assert install.unready([empty], {"nvidia-adapter": 2}) == ["nvidia-adapter 0/2"]
+
+
+def test_pods_of_the_old_revision_do_not_count() -> None:
+    assert install.unready([daemon_set(ready=2, wanted=2, updated=1)], {}) == ["nvidia-adapter 1/2"]
+    assert install.unready([daemon_set(ready=2, wanted=2, updated=2)], {}) == []
+
+
+def test_a_status_of_yesterdays_spec_does_not_count() -> None:
+    stale = daemon_set(ready=2, wanted=2, updated=2, observed=0)
+    assert install.unready([stale], {}) == ["nvidia-adapter 2/2"]
+
+
+def test_a_deployment_counts_its_replicas() -> None:
+    workload = {
+        "kind": "Deployment",
+        "metadata": {"name": "gpu-controller", "generation": 3},
+        "spec": {"replicas": 2},
+        "status": {"observedGeneration": 3, "readyReplicas": 2, "updatedReplicas": 1},
+    }
+    assert install.unready([workload], {}) == ["gpu-controller 1/2"]
+
+
+def test_machines_call_for_adapters_of_their_maker() -> None:
+    nodes = {
+        name: Node(name=name, index=index, machine=machine)
+        for index, (name, machine) in enumerate(
+            {"a": "h100-x8", "b": "t4-x4", "c": "metax-c500-x8"}.items(), 2
+        )
+    }
+    assert install.expected_pods(Lab(name="lab", nodes=nodes)) == {"nvidia-adapter": 2}
+
+
+def test_the_lab_names_its_image_and_its_host_root() -> None:
+    lab = Lab(name="lab", host_root="/")
+    assert install.lab_values(lab, "registry.lab/gpudeck:12ab") == [
+        "image.repository=registry.lab/gpudeck",
+        "image.tag=12ab",
+        "hostRoot=/",
+    ]
+
+
+def test_a_container_that_does_not_run_is_named_with_its_reason() -> None:
+    pods = [
+        {
+            "metadata": {"name": "p"},
+            "status": {
+                "containerStatuses": [
+                    {"name": "good", "state": {"running": {}}},
+                    {
+                        "name": "bad",
+                        "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}},
+                    },
+                ]
+            },
+        },
+        {
+            "metadata": {"name": "q"},
+            "status": {
+                "conditions": [
+                    {"type": "PodScheduled", "status": "False", "message": "0/2 nodes fit"}
+                ]
+            },
+        },
+    ]
+    assert install.waiting_reasons(pods) == ["p/bad: ErrImagePull no", "q: 0/2 nodes fit"]
