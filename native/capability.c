@@ -121,11 +121,22 @@ static void access_path(char *path, size_t size, unsigned minor, unsigned gi, un
              sim_folder(), minor, gi, compute);
 }
 
+/* Takes away the file, what a writer killed before its rename left beside it, and the folder. */
 static void remove_access(char *path)
 {
+    char fresh[PATH_MAX];
     unlink(path);
+    if (snprintf(fresh, sizeof fresh, "%s.new", path) < (int)sizeof fresh)
+        unlink(fresh);
     *strrchr(path, '/') = 0;
     rmdir(path);
+}
+
+static bool has_folder(const char *path)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    return access(folder, F_OK) == 0;
 }
 
 static void sync_compute(const struct sim_instance *instance, unsigned minor, unsigned gi)
@@ -156,7 +167,7 @@ void capability_sync(unsigned card)
             write_access(path, capability_of_instance(minor, gi));
             make_node(capability_of_instance(minor, gi));
             sync_compute(instance, minor, gi);
-        } else if (access(path, F_OK) == 0) {
+        } else if (has_folder(path)) {
             sync_compute(instance, minor, gi);
             remove_access(path);
         }

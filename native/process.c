@@ -100,7 +100,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
     for (unsigned i = 0; i < total; i++)
         details->entries[i] = (nvmlProcessDetail_t){
             found[i].pid, memory_of(&view, found[i].use), found[i].use->gpu_instance,
-            found[i].use->compute_instance, ~0ull};
+            found[i].use->compute_instance, 0};
     return NVML_SUCCESS;
 }
 

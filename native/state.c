@@ -147,9 +147,11 @@ static void repair(void)
     if (open == 0 || open > SIM_CARDS)
         return;
     struct sim_card *card = &sim_host->cards[open - 1];
-    __atomic_store_n(&card->sequence, journal->sequence + 3, __ATOMIC_SEQ_CST);
-    copy_state(&card->state, &journal->before);
-    __atomic_store_n(&card->sequence, journal->sequence + 4, __ATOMIC_RELEASE);
+    if (card->sequence != journal->sequence + 2) { /* Else it died after publishing: it stands. */
+        __atomic_store_n(&card->sequence, journal->sequence + 3, __ATOMIC_SEQ_CST);
+        copy_state(&card->state, &journal->before);
+        __atomic_store_n(&card->sequence, journal->sequence + 4, __ATOMIC_RELEASE);
+    }
     __atomic_store_n(&journal->card, 0, __ATOMIC_RELEASE);
 }
 

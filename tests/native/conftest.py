@@ -11,9 +11,9 @@ from typing import Any
 
 import pynvml
 import pytest
+from tests.native import hosts
 
 from gpudeck.lab import places, simulation
-from tests.native import hosts
 
 
 @pytest.fixture(scope="session")

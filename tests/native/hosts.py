@@ -73,9 +73,7 @@ class Host:
     def python(self, code: str, *words: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
         """Start another process on this host that runs `code` with NVML initialised."""
         preamble = "import sys, time, pynvml as n\nn.nvmlInit()\n"
-        return self.process(
-            *before, sys.executable, "-c", preamble + textwrap.dedent(code), *words
-        )
+        return self.process(*before, sys.executable, "-c", preamble + textwrap.dedent(code), *words)
 
     def process(self, *words: str, **more: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pynvml
 import pytest
+from tests.native import hosts
 
 from gpudeck.lab import simulation
-from tests.native import hosts
 
 pytestmark = pytest.mark.skipif(hosts.REAL, reason="about the simulation alone")
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pynvml as n
 import pytest
-
 from tests.native import hosts
 
 pytestmark = pytest.mark.skipif(hosts.REAL, reason="about the simulation alone")
