@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program of the CDI hooks on the node."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpudeck.dra import hooks
+
+
+def test_the_program_is_copied_once_and_can_be_run(tmp_path: Path) -> None:
+    program = tmp_path / "cdi-hook"
+    program.write_bytes(b"one")
+    first = Path(hooks.install(program, tmp_path))
+    assert (first.parent, first.name[:9]) == (tmp_path / "bin", "cdi-hook-")
+    assert (first.read_bytes(), os.access(first, os.X_OK)) == (b"one", True)
+    stamp = first.stat()
+    assert hooks.install(program, tmp_path) == str(first)
+    assert (first.stat().st_ino, first.stat().st_mtime_ns) == (stamp.st_ino, stamp.st_mtime_ns)
+
+
+def test_another_version_stands_beside_the_one_that_may_be_running(tmp_path: Path) -> None:
+    program = tmp_path / "cdi-hook"
+    program.write_bytes(b"one")
+    first = Path(hooks.install(program, tmp_path))
+    program.write_bytes(b"two")
+    second = Path(hooks.install(program, tmp_path))
+    assert (first.read_bytes(), second.read_bytes()) == (b"one", b"two")
+
+
+def test_a_copy_of_the_wrong_size_is_made_again(tmp_path: Path) -> None:
+    program = tmp_path / "cdi-hook"
+    program.write_bytes(b"whole")
+    copy = Path(hooks.install(program, tmp_path))
+    copy.write_bytes(b"who")
+    hooks.install(program, tmp_path)
+    assert copy.read_bytes() == b"whole"
+
+
+def test_an_image_without_the_program_has_no_hooks(tmp_path: Path) -> None:
+    assert hooks.install(tmp_path / "none", tmp_path) == ""
