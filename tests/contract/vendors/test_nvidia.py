@@ -225,11 +225,14 @@ async def test_a_container_gets_nodes_files_links_and_cache(nvidia: benches.Nvid
     assert mounts[library].host_path == f"/mnt/host{library}"
     assert "ro" in mounts[library].options
     assert "/usr/bin/nvidia-smi" in mounts
-    links, cache = (hook.args for hook in shared.hooks)
+    links, compat, cache, protect = (hook.args for hook in shared.hooks)
     assert links[:2] == ("nvidia-cdi-hook", "create-symlinks")
     assert f"libcuda.so.{version}::/{nvidia.libraries}/libcuda.so.1" in links
     assert cache[:2] == ("nvidia-cdi-hook", "update-ldcache")
     assert f"/{nvidia.libraries}" in cache
+    assert f"../libnvidia-allocator.so.1::/{nvidia.libraries}/gbm/nvidia-drm_gbm.so" in links
+    assert compat[1:] == ("enable-cuda-compat", f"--host-driver-version={version}")
+    assert protect[1:] == ("disable-device-node-modification",)
     assert {hook.path for hook in (*shared.hooks, *own.hooks)} == {"/opt/hook"}
 
 

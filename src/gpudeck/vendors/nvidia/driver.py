@@ -29,6 +29,7 @@ _NEEDED_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 _OTHER_NODES = ("/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 _FILE_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _SOCKET_OPTIONS = ("nosuid", "nodev", "noexec", "rbind", "rprivate")
+_PARAMETERS = "/proc/driver/nvidia/params"
 _HOOK_PROGRAM = "nvidia-cdi-hook"
 _LDCONFIG = ("/sbin/ldconfig.real", "/sbin/ldconfig")  # Ubuntu's second one is a script.
 
@@ -87,20 +88,23 @@ class NvidiaVendor:
         with self._lock:
             if self._kept is None or self._kept[0] != key:
                 found = files.find(self._root, version)
-                self._kept = (key, self._make_shared(found, hook_path))
+                self._kept = (key, self._make_shared(found, version, hook_path))
             return self._kept[1]
 
-    def _make_shared(self, found: files.DriverFiles, hook_path: str) -> contract.Edits:
+    def _make_shared(
+        self, found: files.DriverFiles, version: str, hook_path: str
+    ) -> contract.Edits:
         nodes = [self._node(path) for path in _NEEDED_NODES]
         nodes += [self._node(path) for path in _OTHER_NODES if self._root.device_number(path)]
         paths = (*found.libraries, *found.programs, *found.others)
         mounts = [self._mount(path, path, _FILE_OPTIONS) for path in paths]
         mounts += [self._mount(path, path, _SOCKET_OPTIONS) for path in found.sockets]
-        hooks = []
+        hooks: list[contract.Hook] = []
         if hook_path:
-            hooks = [*_links_hook(hook_path, found.links), self._cache_hook(hook_path, found)]
+            hooks = self._hooks(found, version, hook_path)
         else:
-            mounts += [self._mount(link, link, _FILE_OPTIONS) for link, _ in found.links]
+            links = [link for link, _ in found.links if self._root.exists(link)]
+            mounts += [self._mount(link, link, _FILE_OPTIONS) for link in links]
         return contract.Edits(
             env=("NVIDIA_VISIBLE_DEVICES=void",),
             device_nodes=tuple(nodes),
@@ -146,6 +150,30 @@ class NvidiaVendor:
     def _mount(self, host_path: str, path: str, options: tuple[str, ...]) -> contract.Mount:
         source = self._root.on_node(self._root.resolve(host_path))
         return contract.Mount(host_path=source, container_path=path, options=options)
+
+    def _hooks(self, found: files.DriverFiles, version: str, hook_path: str) -> list[contract.Hook]:
+        # The order is the toolkit's: compatibility libraries of the image go into the cache.
+        compat = [_HOOK_PROGRAM, "enable-cuda-compat", f"--host-driver-version={version}"]
+        hooks = [
+            *_links_hook(hook_path, found.links),
+            _hook(hook_path, compat),
+            self._cache_hook(hook_path, found),
+        ]
+        if self._has_driver_parameters():
+            hooks.append(_hook(hook_path, [_HOOK_PROGRAM, "disable-device-node-modification"]))
+        return hooks
+
+    def _has_driver_parameters(self) -> bool:
+        """Containers see the driver's parameters too, so that the hook can cover them.
+
+        It mounts over the file in the container's own /proc and fails where there is none:
+        a file that something else has put into the host's /proc is not there.
+        """
+        try:
+            parameters = self._root.real(_PARAMETERS).stat()
+            return parameters.st_dev == self._root.real("/proc").stat().st_dev
+        except OSError:
+            return False
 
     def _cache_hook(self, hook_path: str, found: files.DriverFiles) -> contract.Hook:
         args = [_HOOK_PROGRAM, "update-ldcache"]

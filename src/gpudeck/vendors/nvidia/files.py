@@ -75,7 +75,7 @@ def find(root: host.Root, version: str) -> DriverFiles:
     return DriverFiles(
         folder=folder,
         libraries=(*(f"{folder}/{name}" for name in libraries), *in_vdpau),
-        links=tuple(_links(root, folder, names, libraries)),
+        links=(*_links(root, folder, names, libraries), *_other_links(folder, version, libraries)),
         programs=tuple(_programs(root)),
         others=(*_firmware(root, version), *(path for path in _CONFIGURATION if root.exists(path))),
         sockets=tuple(path for path in _SOCKETS if root.exists(path)),
@@ -122,6 +122,16 @@ def _links(
             # An absolute target (Debian's alternatives) does not exist in a container.
             end = root.resolve(path).rpartition("/")[2]
             found.append((path, end if "/" in target else target))
+    return found
+
+
+def _other_links(folder: str, version: str, libraries: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Links that programs look for under names of their own, as NVIDIA's toolkit makes them."""
+    found = []
+    if f"libGLX_nvidia.so.{version}" in libraries:
+        found.append((f"{folder}/libGLX_indirect.so.0", f"libGLX_nvidia.so.{version}"))
+    if f"libnvidia-allocator.so.{version}" in libraries:
+        found.append((f"{folder}/gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1"))
     return found
 
 
