@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from gpudeck import logs, settings
+from gpudeck import errors, logs, settings
 
 _PACKAGES = {
     "controller": "gpudeck.controller",
@@ -52,7 +52,10 @@ def command(name: str, meaning: str) -> click.Command:
         run: Callable[[Any], Awaitable[None]] = importlib.import_module(
             f"{_PACKAGES[name]}.main"
         ).run
-        _event_loop(name)(_until_signalled(run(given)))
+        try:
+            _event_loop(name)(_until_signalled(run(given)))
+        except ExceptionGroup as group:
+            raise only_error(group) from group
 
     return click.Command(name, params=parameters, callback=start, help=meaning)
 
@@ -66,6 +69,17 @@ def _shown(default: Any) -> str:
     if default is dataclasses.MISSING:
         return "required"
     return ",".join(default) if isinstance(default, tuple) else str(default) or "empty"
+
+
+def only_error(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the error that ended a TaskGroup, if all that it holds are gpudeck's own."""
+    known, others = group.split(errors.GpudeckError)
+    if known is None or others is not None:
+        return group
+    found: Exception = known
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 def _event_loop(name: str) -> Callable[[Any], Any]:

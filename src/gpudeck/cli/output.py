@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and JSON on standard output, plain enough for grep and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+_GAP = "   "
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return aligned columns; numbers stand to the right, an absent value is a dash."""
+    texts = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max(len(header), *(len(row[column]) for row in texts)) if texts else len(header)
+        for column, header in enumerate(headers)
+    ]
+    right = [
+        bool(rows) and all(isinstance(row[column], int) or row[column] is None for row in rows)
+        for column in range(len(headers))
+    ]
+    lines = []
+    for row in [list(headers), *texts]:
+        cells = [
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        ]
+        lines.append(_GAP.join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def show(text: str = "") -> None:
+    """Print a paragraph."""
+    click.echo(text)
+
+
+def show_json(value: Any) -> None:
+    """Print JSON as people and `jq` like it."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None or value == "" else str(value)

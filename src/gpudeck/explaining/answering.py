@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer to "why": one or two sentences first, then a reason for each card.
+
+Pure. `explain` is what the command calls; `Answer.counts` adds up to all cards.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+from gpudeck.api import conditions
+from gpudeck.api.core import Pod, PodCondition
+from gpudeck.explaining import asking, cards, judging
+from gpudeck.explaining.asking import Asked
+from gpudeck.explaining.judging import Verdict
+from gpudeck.explaining.reasons import CLAUSES, Reason
+from gpudeck.explaining.world import Placement, World, is_over, node_of
+
+_SHOWN = 3
+"""Names that a sentence lists before it says how many more there are."""
+
+
+class State(enum.StrEnum):
+    """The answer in one word."""
+
+    HOLDS = "Holds"
+    ASKS_NO_CARD = "AsksNoCard"
+    ENDED = "Ended"
+    NAMES_WHAT_IS_NOT_THERE = "NamesWhatIsNotThere"
+    STARTING = "Starting"
+    NO_CARDS = "NoCards"
+    NO_CARD_MATCHES = "NoCardMatches"
+    NO_CARD_IS_FREE = "NoCardIsFree"
+    TOO_FEW_ON_ONE_NODE = "TooFewOnOneNode"
+    NOT_SCHEDULED_YET = "NotScheduledYet"
+
+
+@dataclasses.dataclass
+class Answer:
+    """What `gpudeck explain` prints."""
+
+    pod: str
+    state: State
+    sentences: list[str]
+    verdicts: list[Verdict]
+    asks: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Cards by reason, in the order of the list; they add up to all cards."""
+        found = collections.Counter(each.reason for each in self.verdicts)
+        return {str(reason): found[reason] for reason in Reason if found[reason]}
+
+
+def explain(pod: Pod, placement: Placement, world: World) -> Answer:
+    """Say why a pod waits for cards, or which it holds."""
+    asked = asking.of(pod, world)
+    judge = judging.Judge(pod, placement, asked, world)
+    verdicts = [judge.judge(card) for card in cards.all_of(world)]
+    name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    writer = _Writer(pod, placement, asked, verdicts, world)
+    state, sentences = writer.write()
+    return Answer(
+        pod=name,
+        state=state,
+        sentences=sentences,
+        verdicts=verdicts,
+        asks=[each.text for each in asked.asks],
+        notes=_notes(verdicts, world),
+    )
+
+
+def _notes(verdicts: list[Verdict], world: World) -> list[str]:
+    notes = [f"You may not read {kind}, so the answer leaves it out." for kind in world.unreadable]
+    terms = sorted({term for each in verdicts for term in each.unknown})
+    notes += [f"Not evaluated here, taken as met: {term}" for term in terms]
+    return notes
+
+
+class _Writer:
+    def __init__(
+        self,
+        pod: Pod,
+        placement: Placement,
+        asked: Asked,
+        verdicts: list[Verdict],
+        world: World,
+    ) -> None:
+        self._pod, self._placement, self._asked = pod, placement, asked
+        self._verdicts, self._world = verdicts, world
+        self._name = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
+        self._mine = [each for each in verdicts if each.reason is Reason.HELD_BY_THIS_POD]
+
+    def write(self) -> tuple[State, list[str]]:
+        """Return the state and one or two sentences."""
+        if is_over(self._pod):
+            phase = self._pod.status.phase if self._pod.status else ""
+            return State.ENDED, [f"{self._name} has ended ({phase}) and holds no card."]
+        if self._asked.problems:
+            said = "; ".join(each.sentence for each in self._asked.problems)
+            return State.NAMES_WHAT_IS_NOT_THERE, [_ended(f"{self._name} cannot start: {said}")]
+        if not self._asked.asks and not self._mine:
+            return State.ASKS_NO_CARD, [f"{self._name} does not ask for a card."]
+        if node_of(self._pod):
+            return self._bound()
+        return self._waiting()
+
+    def _bound(self) -> tuple[State, list[str]]:
+        holds = f"{self._name} holds {_list(_card(each) for each in self._mine)}"
+        place = f" on node {node_of(self._pod)}"
+        if self._pod.status is not None and self._pod.status.phase == "Running":
+            if self._mine:
+                return State.HOLDS, [f"{holds}{place}."]
+            return State.HOLDS, [
+                f"{self._name} runs{place}; the API does not tell which card it holds."
+            ]
+        trouble = [each for each in self._world.events if each.type == "Warning"]
+        last = max(trouble, key=lambda each: each.last_timestamp or "", default=None)
+        start = (
+            f"{holds}{place} and is starting."
+            if self._mine
+            else (f"{self._name} is bound to node {node_of(self._pod)} and is starting.")
+        )
+        said = [_ended(f"The kubelet last said {last.reason}: {last.message}")] if last else []
+        return State.STARTING, [start, *said]
+
+    def _waiting(self) -> tuple[State, list[str]]:
+        wants = f"{self._name} waits for {_list(each.text for each in self._asked.asks)}"
+        if not self._verdicts:
+            return State.NO_CARDS, [f"{wants}, and the cluster has no cards."]
+        others = [each for each in self._verdicts if each.reason is Reason.DOES_NOT_MATCH_CLASS]
+        fitting = [each for each in self._verdicts if each not in others and each not in self._mine]
+        if not fitting:
+            why = f": {others[0].detail}" if len({each.detail for each in others}) == 1 else ""
+            count = len(others)
+            said = f"{wants}, but none of the {count} cards of the cluster matches{why}"
+            return State.NO_CARD_MATCHES, [_ended(said)]
+        free = [each for each in fitting if each.reason is Reason.MATCHES]
+        if not free:
+            return State.NO_CARD_IS_FREE, [
+                f"{wants}: {_obstacles(fitting)}.",
+                *_rest(others),
+            ]
+        return self._although_free(wants, fitting, free)
+
+    def _although_free(
+        self, wants: str, fitting: list[Verdict], free: list[Verdict]
+    ) -> tuple[State, list[str]]:
+        need = sum(each.count for each in self._asked.asks) - len(self._mine)
+        by_node = collections.Counter(each.card.node for each in free)
+        node, most = by_node.most_common(1)[0]
+        if most < need:
+            said = (
+                f"{wants} on one node, and at most {most} matching {_are(most)} free on any "
+                f"node ({node}); {_obstacles(fitting)}."
+            )
+            return State.TOO_FEW_ON_ONE_NODE, [said]
+        count = len(free)
+        first = f"{wants}, and {count} matching {_are(count)} free, {most} of them on node {node}."
+        if count == most:
+            first = f"{wants}, and {count} matching {_are(count)} free on node {node}."
+        return State.NOT_SCHEDULED_YET, [first, self._scheduler_says()]
+
+    def _scheduler_says(self) -> str:
+        gates = (self._placement.spec.scheduling_gates if self._placement.spec else None) or []
+        if gates:
+            names = _list(each.name for each in gates)
+            return f"It waits for its scheduling gates to be lifted: {names}."
+        found = _scheduled(self._pod)
+        if found is None or not found.message:
+            scheduler = (self._pod.spec.scheduler_name if self._pod.spec else None) or ""
+            return f"The scheduler {scheduler or 'default-scheduler'} has not looked at it yet."
+        return _ended(f"The scheduler last said: {found.message}")
+
+
+def _scheduled(pod: Pod) -> PodCondition | None:
+    found = (pod.status.conditions if pod.status else None) or []
+    return next(
+        (each for each in found if each.type == "PodScheduled" and each.status != conditions.TRUE),
+        None,
+    )
+
+
+def _obstacles(fitting: list[Verdict]) -> str:
+    """Say what becomes of the matching cards, the most frequent reason first."""
+    counts = collections.Counter(each.reason for each in fitting)
+    total = len(fitting)
+    parts = []
+    for reason, count in counts.most_common():
+        clause = CLAUSES[reason][0 if count == 1 else 1]
+        named = _names(fitting, reason)
+        parts.append((count, f"{clause}{named}"))
+    if len(parts) == 1:
+        subject = "the only matching card" if total == 1 else f"all {total} matching cards"
+        return f"{subject} {parts[0][1]}"
+    return f"of {total} matching cards " + _list(f"{count} {said}" for count, said in parts)
+
+
+def _names(fitting: list[Verdict], reason: Reason) -> str:
+    """Name who holds cards, or the one common cause."""
+    details = list(dict.fromkeys(each.detail for each in fitting if each.reason is reason))
+    if reason in (Reason.HELD_BY_POD, Reason.HELD_BY_CLAIM):
+        plain = [detail.partition(" (which card")[0] for detail in details]
+        more = len(plain) - _SHOWN
+        shown = plain if more <= 1 else [*plain[:_SHOWN], f"{more} more"]
+        return f" ({_list(shown)})"
+    return f" ({details[0]})" if len(details) == 1 and details[0] else ""
+
+
+def _rest(others: list[Verdict]) -> list[str]:
+    """Say of the cards that do not match how many there are and why."""
+    if not others:
+        return []
+    details = {each.detail for each in others}
+    why = f": {next(iter(details))}" if len(details) == 1 else ""
+    subject = "The other card does" if len(others) == 1 else f"The other {len(others)} cards do"
+    return [_ended(f"{subject} not match{why}")]
+
+
+def _card(verdict: Verdict) -> str:
+    card = verdict.card
+    name = card.uuid or card.name
+    return f"{name} ({card.product})" if card.product else name
+
+
+def _are(count: int) -> str:
+    return "card is" if count == 1 else "cards are"
+
+
+def _list(parts: Iterable[str]) -> str:
+    found = list(parts)
+    if len(found) < 2:
+        return "".join(found)
+    return f"{', '.join(found[:-1])} and {found[-1]}"
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."

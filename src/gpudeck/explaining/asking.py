@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a pod asks for: claims by name or template, and extended resources.
+
+A name that nothing in the cluster knows becomes a Problem, with the nearest name
+that exists. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import enum
+from collections.abc import Iterable
+
+from gpudeck.api import conditions, labels, quantities
+from gpudeck.api.core import Container, Pod, PodResourceClaim
+from gpudeck.api.resource import ClaimSpec, DeviceRequest
+from gpudeck.api.v1alpha1 import gpuclass
+from gpudeck.errors import InvalidError
+from gpudeck.explaining.world import World
+
+_PLUGIN_DOMAIN = "nvidia.com/"
+_BY_CLASS = "deviceclass.resource.kubernetes.io/"
+"""Prefix by which any DeviceClass is an extended resource (KEP-5004)."""
+
+
+class Trouble(enum.StrEnum):
+    """Why what a pod names cannot be had at all."""
+
+    CLAIM_NOT_FOUND = "ClaimNotFound"
+    TEMPLATE_NOT_FOUND = "TemplateNotFound"
+    CLASS_NOT_FOUND = "ClassNotFound"
+    CLASS_NOT_READY = "ClassNotReady"
+    UNKNOWN_RESOURCE = "UnknownResource"
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Something that the pod names and that is not there."""
+
+    reason: Trouble
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """Cards of one class. `selectors` are CEL of the claim itself."""
+
+    class_name: str
+    count: int = 1
+    selectors: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+    """One thing that the pod asks for: any one of the options will do."""
+
+    text: str
+    options: tuple[Option, ...] = ()
+    resource: str = ""
+    """The extended resource by which it asks, "" for a claim."""
+    claim: str = ""
+    """The claim's key, once there is one."""
+    count: int = 1
+
+
+@dataclasses.dataclass
+class Asked:
+    """All that a pod asks for."""
+
+    asks: list[Ask] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+    claims: list[str] = dataclasses.field(default_factory=list)
+    """Keys of the claims that are made, allocated or not."""
+
+
+def is_plugin_resource(name: str) -> bool:
+    """Whether NVIDIA's device plugin uses such a name."""
+    rest = name.removeprefix(_PLUGIN_DOMAIN)
+    return rest != name and (rest in ("gpu", "gpu.shared") or rest.startswith("mig-"))
+
+
+def is_by_dra(pod: Pod) -> bool:
+    """Whether the scheduler made a claim for the pod's extended resources."""
+    return pod.status is not None and pod.status.extended_resource_claim_status is not None
+
+
+def extended_resources(pod: Pod) -> dict[str, int]:
+    """Return the extended resources of a pod: the sum of its containers, or an init container's."""
+    spec = pod.spec
+    total: dict[str, int] = {}
+    for container in (spec.containers if spec else None) or ():
+        for name, count in _of_container(container).items():
+            total[name] = total.get(name, 0) + count
+    for container in (spec.init_containers if spec else None) or ():
+        for name, count in _of_container(container).items():
+            total[name] = max(total.get(name, 0), count)
+    return {name: count for name, count in total.items() if count > 0}
+
+
+def _of_container(container: Container) -> dict[str, int]:
+    wanted = container.resources
+    both = {**((wanted.requests if wanted else None) or {})}
+    both.update((wanted.limits if wanted else None) or {})
+    found: dict[str, int] = {}
+    for name, amount in both.items():
+        if "/" in name and ".kubernetes.io/" not in name.replace(_BY_CLASS, ""):
+            try:
+                found[name] = quantities.parse(str(amount))
+            except InvalidError:
+                found[name] = 0
+    return found
+
+
+def of(pod: Pod, world: World) -> Asked:
+    """Return what the pod asks for, and what of it is not there."""
+    asked = Asked()
+    for position, entry in enumerate((pod.spec.resource_claims if pod.spec else None) or ()):
+        _claim(pod, entry, f"spec.resourceClaims[{position}]", world, asked)
+    made = pod.status.extended_resource_claim_status if pod.status else None
+    if made is not None:
+        asked.claims.append(f"{pod.metadata.namespace}/{made.resource_claim_name}")
+    for name, count in extended_resources(pod).items():
+        _resource(name, count, world, asked, claim=asked.claims[-1] if made else "")
+    for ask in asked.asks:
+        _check_classes(ask, world, asked)
+    return asked
+
+
+def _claim(pod: Pod, entry: PodResourceClaim, field: str, world: World, asked: Asked) -> None:
+    namespace = pod.metadata.namespace or ""
+    name = entry.resource_claim_name or _generated(pod, entry.name)
+    key = f"{namespace}/{name}"
+    if name and key in world.claims:
+        asked.claims.append(key)
+        spec = world.claims[key].spec
+    elif entry.resource_claim_name:
+        known = [each for each in world.claims if each.startswith(f"{namespace}/")]
+        sentence = f"{field}.resourceClaimName: claim {key} does not exist{near(key, known)}"
+        asked.problems.append(Problem(Trouble.CLAIM_NOT_FOUND, sentence))
+        return
+    else:
+        key = f"{namespace}/{entry.resource_claim_template_name}"
+        template = world.templates.get(key)
+        if template is None:
+            known = [each for each in world.templates if each.startswith(f"{namespace}/")]
+            sentence = (
+                f"{field}.resourceClaimTemplateName: template {key} does not exist"
+                f"{near(key, known)}"
+            )
+            asked.problems.append(Problem(Trouble.TEMPLATE_NOT_FOUND, sentence))
+            return
+        spec = template.spec.spec if template.spec else None
+    asked.asks += list(_requests(spec, key))
+
+
+def _generated(pod: Pod, entry: str) -> str:
+    """Return the claim that was made from a template for this entry, "" if none is yet."""
+    made = (pod.status.resource_claim_statuses if pod.status else None) or []
+    return next((each.resource_claim_name or "" for each in made if each.name == entry), "")
+
+
+def _requests(spec: ClaimSpec | None, key: str) -> Iterable[Ask]:
+    for request in (spec.devices.requests if spec and spec.devices else None) or ():
+        options = tuple(_options(request))
+        classes = " or ".join(dict.fromkeys(each.class_name for each in options))
+        count = min((each.count for each in options), default=1)
+        text = f"{_cards(count)} of class {classes}"
+        yield Ask(text, options, claim=key, count=count)
+
+
+def _options(request: DeviceRequest) -> Iterable[Option]:
+    exact = [request.exactly] if request.exactly else []
+    for each in [*exact, *(request.first_available or ())]:
+        selectors = tuple(one.cel.expression for one in each.selectors or () if one.cel)
+        yield Option(each.device_class_name, each.count or 1, selectors)
+
+
+def _resource(name: str, count: int, world: World, asked: Asked, *, claim: str) -> None:
+    classes = classes_by_resource(world)
+    offered = _offered_by_plugins(world)
+    class_name = classes.get(name, "")
+    if name.startswith(_BY_CLASS):
+        class_name = name.removeprefix(_BY_CLASS)
+    if class_name or name in offered:
+        text = f"{_cards(count)} by {name}"
+        if class_name and class_name not in name:
+            text += f" (class {class_name})"
+        options = (Option(class_name, count),) if class_name else ()
+        asked.asks.append(Ask(text, options, resource=name, claim=claim, count=count))
+        return
+    known = [*classes, *offered]
+    close = near(name, known)
+    if is_plugin_resource(name) or name.startswith(f"{labels.GROUP}/") or close:
+        sentence = f"resources.limits: {name} is offered by no class and no node{close}"
+        asked.problems.append(Problem(Trouble.UNKNOWN_RESOURCE, sentence))
+
+
+def classes_by_resource(world: World) -> dict[str, str]:
+    """Return the class that each extended resource name stands for: of two the newest."""
+    found: dict[str, str] = {}
+    ordered = sorted(
+        world.device_classes.values(), key=lambda each: each.metadata.creation_timestamp or ""
+    )
+    for each in ordered:
+        name = each.spec.extended_resource_name if each.spec else None
+        if name:
+            found[name] = each.metadata.name
+    for gpu_class in world.gpu_classes.values():
+        found.setdefault(gpuclass.resource_name(gpu_class), gpu_class.metadata.name)
+    found.pop("", None)
+    return found
+
+
+def _offered_by_plugins(world: World) -> set[str]:
+    offered: set[str] = set()
+    for node in world.nodes.values():
+        capacity = (node.status.capacity if node.status else None) or {}
+        offered.update(name for name in capacity if is_plugin_resource(name))
+    return offered
+
+
+def _check_classes(ask: Ask, world: World, asked: Asked) -> None:
+    """Report a class that is not there; with several options one that is there will do."""
+    missing = [
+        each.class_name for each in ask.options if each.class_name not in world.device_classes
+    ]
+    if not missing or len(missing) < len(ask.options):
+        return
+    if ask.resource in _offered_by_plugins(world) or "deviceclasses" in world.unreadable:
+        return
+    for name in missing:
+        gpu_class = world.gpu_classes.get(name)
+        if gpu_class is not None:
+            ready = conditions.find(
+                gpu_class.status.conditions if gpu_class.status else None, conditions.READY
+            )
+            why = f": {ready.message}" if ready is not None and ready.message else " yet"
+            sentence = f"GPUClass {name} is not ready{why}"
+            asked.problems.append(Problem(Trouble.CLASS_NOT_READY, sentence))
+        else:
+            sentence = f"class {name} does not exist{near(name, world.device_classes)}"
+            asked.problems.append(Problem(Trouble.CLASS_NOT_FOUND, sentence))
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean …?" for the nearest of the known names, "" if none is near."""
+    found = difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=0.7)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _cards(count: int) -> str:
+    return "1 card" if count == 1 else f"{count} cards"

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All cards of the cluster in one list, whoever tells of them, and who holds each.
+
+Three sources, best first: PhysicalGPU objects; ResourceSlices of GPU drivers
+(gpudeck's without its objects, NVIDIA's `gpu.nvidia.com`); the device plugin, of
+which the API tells only how many cards a node has and what its pods asked for:
+there, which pod has which card of the node is a guess, and marked as such. A
+card that two sources tell of is one card.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+
+from gpudeck.api import attributes, labels, names, quantities
+from gpudeck.api.core import Node, Pod
+from gpudeck.api.resource import AllocatedDevice, Attribute, Device, ResourceClaim, ResourceSlice
+from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
+from gpudeck.devices.identities import PciAddress
+from gpudeck.explaining import asking
+from gpudeck.explaining.world import World, is_over, node_of
+
+NVIDIA_DRIVER = "gpu.nvidia.com"
+DRIVERS = (labels.DRIVER, NVIDIA_DRIVER)
+"""DRA drivers whose devices are cards or parts of them."""
+WHOLE_BY_PLUGIN = "nvidia.com/gpu"
+_REPLICAS, _COUNT = "nvidia.com/gpu.replicas", "nvidia.com/gpu.count"
+_PRODUCT, _MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
+
+
+class Source(enum.StrEnum):
+    """Who tells of a card."""
+
+    GPUDECK = "gpudeck"
+    DRA = "dra"
+    DEVICE_PLUGIN = "device-plugin"
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """A claim, or by the device plugin a pod, that has a card."""
+
+    namespace: str
+    pods: tuple[str, ...] = ()
+    claim: str = ""
+    is_exact: bool = True
+    """False where the API does not tell which card of the node it is."""
+
+    @property
+    def text(self) -> str:
+        """Name the pods, or the claim that no pod uses."""
+        if self.pods:
+            return ", ".join(f"{self.namespace}/{pod}" for pod in self.pods)
+        return f"claim {self.namespace}/{self.claim}"
+
+
+@dataclasses.dataclass
+class Card:
+    """One card. Facts that nobody tells are "" or None."""
+
+    name: str
+    node: str
+    source: Source
+    uuid: str = ""
+    product: str = ""
+    memory_mib: int | None = None
+    address: str = ""
+    driver: str = ""
+    gpu: PhysicalGPU | None = None
+    device: Device | None = None
+    """The whole card as a DRA device, if it is published."""
+    parts: list[Device] = dataclasses.field(default_factory=list)
+    """DRA devices that are parts of it."""
+    held_devices: set[str] = dataclasses.field(default_factory=set)
+    """Names of its DRA devices that claims hold."""
+    is_offered: bool = True
+    """False for a card beyond what the device plugin says is allocatable."""
+    is_plugin_node: bool = False
+    """Whether a device plugin hands out the cards of the node now."""
+    holders: list[Holder] = dataclasses.field(default_factory=list)
+
+
+Key = tuple[str, str, str]
+"""Driver, pool and device, as an allocation names them."""
+
+
+def all_of(world: World) -> list[Card]:
+    """Return every card of the cluster, by node and name, with its holders."""
+    by_device: dict[Key, Card] = {}
+    found = [_from_gpu(gpu, by_device) for gpu in world.gpus.values()]
+    known = {
+        (card.node, fact): card for card in found for fact in (card.uuid, card.address) if fact
+    }
+    for each in world.slices:
+        if each.spec.driver in DRIVERS:
+            found += _from_slice(each, known, by_device)
+    for claim in world.claims.values():
+        _hold(claim, by_device)
+    for name, node in world.nodes.items():
+        found += _from_plugin(name, node, [card for card in found if card.node == name], world)
+    return sorted(found, key=lambda card: (card.node, card.address, card.name))
+
+
+def _from_gpu(gpu: PhysicalGPU, by_device: dict[Key, Card]) -> Card:
+    status = gpu.status
+    info, state = (status.pci_info, status.current_state) if status else (None, None)
+    can = status.capabilities if status else None
+    node = (gpu.metadata.labels or {}).get(labels.NODE, "")
+    if status and status.node_info and status.node_info.node_name:
+        node = status.node_info.node_name
+    fallback = info.device.name if info and info.device else None
+    card = Card(
+        name=gpu.metadata.name,
+        node=node,
+        source=Source.GPUDECK,
+        uuid=(state.uuid if state else None) or "",
+        product=(can.product_name if can else None) or fallback or "",
+        memory_mib=can.memory_mib if can else None,
+        address=info.address if info else "",
+        driver=labels.DRIVER,
+        gpu=gpu,
+    )
+    # A claim that was allocated before the adapter spoke still finds its card.
+    if card.address:
+        device = names.gpu_device_name(PciAddress.parse(card.address))
+        by_device[labels.DRIVER, names.pool_name(node), device] = card
+    return card
+
+
+def _from_slice(
+    part: ResourceSlice, known: dict[tuple[str, str], Card], by_device: dict[Key, Card]
+) -> list[Card]:
+    """Add the devices of a slice to the cards that are known, and return the new cards."""
+    spec = part.spec
+    node = spec.node_name or spec.pool.name
+    new: list[Card] = []
+    for device in spec.devices or ():
+        kind = _text(device, spec.driver, attributes.TYPE)
+        uuid = _text(device, spec.driver, attributes.UUID)
+        whole = kind in ("", attributes.TYPE_GPU)
+        identity = uuid if whole else _text(device, spec.driver, "parentUUID")
+        address = _text(device, spec.driver, attributes.PCI_BUS_ID)
+        key = (spec.driver, spec.pool.name, device.name)
+        card = by_device.get(key) or known.get((node, identity)) or known.get((node, address))
+        if card is None:
+            card = Card(
+                device.name, node, Source.DRA, uuid=identity, address=address, driver=spec.driver
+            )
+            new.append(card)
+            known.update({(node, fact): card for fact in (identity, address) if fact})
+        by_device[key] = card
+        if not whole:
+            card.parts.append(device)
+        elif card.device is None:
+            _describe(card, device, spec.driver)
+    return new
+
+
+def _describe(card: Card, device: Device, driver: str) -> None:
+    card.device = device
+    card.driver = driver
+    card.product = card.product or _text(device, driver, attributes.PRODUCT_NAME)
+    capacity = (device.capacity or {}).get(attributes.MEMORY)
+    if card.memory_mib is None and capacity is not None:
+        card.memory_mib = quantities.parse(capacity.value) // quantities.MEBIBYTE
+
+
+def attribute(device: Device, driver: str, name: str) -> Attribute | None:
+    """Return an attribute by its name; without a domain it is in the driver's."""
+    known = device.attributes or {}
+    return (
+        known.get(name)
+        or known.get(f"{driver}/{name}")
+        or known.get(name.removeprefix(f"{driver}/"))
+    )
+
+
+def _text(device: Device, driver: str, name: str) -> str:
+    found = attribute(device, driver, name)
+    return (found.string if found else None) or ""
+
+
+def results_of(claim: ResourceClaim) -> list[AllocatedDevice]:
+    """Return the devices that a claim has to itself; administrators' access holds nothing."""
+    status = claim.status
+    devices = status.allocation.devices if status and status.allocation else None
+    found = (devices.results if devices else None) or []
+    return [each for each in found if not each.admin_access]
+
+
+def _hold(claim: ResourceClaim, by_device: dict[Key, Card]) -> None:
+    reserved = (claim.status.reserved_for if claim.status else None) or []
+    holder = Holder(
+        namespace=claim.metadata.namespace or "",
+        pods=tuple(sorted(each.name for each in reserved if each.resource == "pods")),
+        claim=claim.metadata.name,
+    )
+    for result in results_of(claim):
+        card = by_device.get((result.driver, result.pool, result.device))
+        if card is None:
+            continue
+        card.held_devices.add(result.device)
+        if holder not in card.holders:
+            card.holders.append(holder)
+
+
+# The device plugin
+
+
+def plugin_resources(node: Node) -> dict[str, int]:
+    """Return how many devices of each kind NVIDIA's device plugin has on the node."""
+    capacity = (node.status.capacity if node.status else None) or {}
+    return {
+        name: count
+        for name, text in capacity.items()
+        if asking.is_plugin_resource(name) and (count := quantities.parse(text)) > 0
+    }
+
+
+def _from_plugin(name: str, node: Node, known: list[Card], world: World) -> list[Card]:
+    """Give the pods of the node's device plugin cards, and return the cards nobody else told of."""
+    offered = plugin_resources(node)
+    if not offered:
+        return []
+    new = [] if known else _anonymous(name, node, offered)
+    cards = known or new
+    for card in cards:
+        card.is_plugin_node = True
+    free = [card for card in cards if not card.holders]
+    units = max(1, sum(offered.values()) // max(1, len(cards)))
+    for position, pod in enumerate(_plugin_units(name, world)):
+        if free:
+            holder = Holder(
+                pod.metadata.namespace or "", (pod.metadata.name,), is_exact=len(cards) == 1
+            )
+            card = free[min(position // units, len(free) - 1)]
+            if holder not in card.holders:
+                card.holders.append(holder)
+    return new
+
+
+def _anonymous(name: str, node: Node, offered: dict[str, int]) -> list[Card]:
+    known = node.metadata.labels or {}
+    replicas = max(1, _number(known.get(_REPLICAS)) or 1)
+    count = _number(known.get(_COUNT)) or max(1, offered.get(WHOLE_BY_PLUGIN, 0) // replicas)
+    allocatable = (node.status.allocatable if node.status else None) or {}
+    usable = sum(
+        quantities.parse(text)
+        for resource, text in allocatable.items()
+        if asking.is_plugin_resource(resource)
+    )
+    whole = usable * count // sum(offered.values())
+    memory = _number(known.get(_MEMORY))
+    return [
+        Card(
+            name=f"#{index}",
+            node=name,
+            source=Source.DEVICE_PLUGIN,
+            product=known.get(_PRODUCT, ""),
+            memory_mib=memory,
+            is_offered=index < whole,
+        )
+        for index in range(count)
+    ]
+
+
+def _plugin_units(node: str, world: World) -> Iterator[Pod]:
+    """Give a pod of the node once for each device that it has from the device plugin."""
+    for _, pod in sorted(world.pods.items()):
+        if node_of(pod) != node or is_over(pod) or asking.is_by_dra(pod):
+            continue
+        for resource, count in asking.extended_resources(pod).items():
+            if asking.is_plugin_resource(resource):
+                yield from [pod] * count
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a card is one that a class selects, and if not, which requirement it misses.
+
+A GPUClass is compared by its own rules (`api.selectors`), which say what is wanted
+and what is there. Another DeviceClass has only CEL: of that the terms that GPU
+classes are made of are understood, joined by `&&`; a term that is not understood
+counts as met and is named, because a wrong "no" would mislead more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gpudeck.api import labels, quantities, selectors, versions
+from gpudeck.api.resource import Device
+from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
+from gpudeck.errors import InvalidError
+from gpudeck.explaining import cards
+from gpudeck.explaining.asking import Ask, Option
+from gpudeck.explaining.cards import Card
+from gpudeck.explaining.world import World
+
+
+@dataclasses.dataclass
+class Match:
+    """The outcome: what is missed, "" if nothing is."""
+
+    missed: str = ""
+    unknown: list[str] = dataclasses.field(default_factory=list)
+    """CEL terms that were not understood."""
+    parts: list[str] = dataclasses.field(default_factory=list)
+    """Devices that match, where those are parts of the card."""
+
+
+def card_for(ask: Ask, card: Card, world: World) -> Match:
+    """Compare a card with what a pod asks for: the first option that fits, else the first miss."""
+    if ask.resource and card.is_plugin_node:
+        return _by_plugin(ask.resource, card, world)
+    first: Match | None = None
+    for option in ask.options:
+        found = _option(option, card, world)
+        if not found.missed:
+            return found
+        first = first or found
+    return first or Match(missed=f"no class stands for {ask.resource}")
+
+
+def _by_plugin(resource: str, card: Card, world: World) -> Match:
+    offered = cards.plugin_resources(world.nodes[card.node])
+    if resource in offered:
+        return Match()
+    return Match(missed=f"its node's device plugin offers {', '.join(sorted(offered))}")
+
+
+def _option(option: Option, card: Card, world: World) -> Match:
+    if card.source is cards.Source.DEVICE_PLUGIN:
+        return Match(missed="the device plugin hands it out, and classes are for DRA")
+    gpu_class = world.gpu_classes.get(option.class_name)
+    if gpu_class is not None:
+        match = Match(_missed_rules(gpu_class.spec, card))
+        own = _all_terms(option.selectors, card, card.device)
+        return match if match.missed else own
+    device_class = world.device_classes.get(option.class_name)
+    terms = (device_class.spec.selectors if device_class and device_class.spec else None) or []
+    wanted = (*(each.cel.expression for each in terms if each.cel), *option.selectors)
+    whole = _all_terms(wanted, card, card.device)
+    if not whole.missed and (card.device is not None or not card.parts):
+        return whole
+    found = [(part.name, _all_terms(wanted, card, part)) for part in card.parts]
+    fitting = [name for name, match in found if not match.missed]
+    if fitting:
+        return Match(parts=fitting)
+    return whole if whole.missed or not found else found[0][1]
+
+
+def _missed_rules(spec: GPUClassSpec, card: Card) -> str:
+    if card.driver != labels.DRIVER:
+        return f"its DRA driver must be {labels.DRIVER}, it is {card.driver}"
+    if card.gpu is not None:
+        traits = selectors.traits_of_gpu(card.gpu)
+    elif card.device is not None:
+        traits = selectors.traits_of_device(card.device)
+    else:
+        return ""
+    try:
+        missed = selectors.mismatches(spec, traits)
+    except InvalidError as error:
+        return str(error)
+    return "; ".join(str(each).replace("the card has ", "it has ") for each in missed)
+
+
+# CEL
+
+_TEXT = r"""["'](?P<{}>[^"']*)["']"""
+_OWNER = r"""device\.{}\[["'](?P<domain>[^"']+)["']\]\.(?P<name>\w+)"""
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, ">=": operator.ge,
+    "<=": operator.le, ">": operator.gt, "<": operator.lt,
+}  # fmt: skip
+_COMPARISON = r"(?P<operator>==|!=|>=|<=|>|<)"
+_DRIVER = re.compile(r"device\.driver\s*==\s*" + _TEXT.format("value"))
+_HAS = re.compile(_TEXT.format("name") + r"\s+in\s+device\.(?:attributes|capacity)\[[^\]]+\]")
+_VALUE = re.compile(
+    _OWNER.format("attributes")
+    + rf"\s*{_COMPARISON}\s*(?P<value>[\"'][^\"']*[\"']|-?\d+|true|false)"
+)
+_VERSION = re.compile(
+    _OWNER.format("attributes")
+    + r"\.compareTo\(semver\("
+    + _TEXT.format("value")
+    + rf"\)\)\s*{_COMPARISON}\s*0"
+)
+_QUANTITY = re.compile(
+    _OWNER.format("capacity")
+    + r"\.compareTo\(quantity\("
+    + _TEXT.format("value")
+    + rf"\)\)\s*{_COMPARISON}\s*0"
+)
+_PATTERN = re.compile(
+    _OWNER.format("attributes")
+    + r"(?P<lower>\.lowerAscii\(\))?\.matches\("
+    + _TEXT.format("value")
+    + r"\)"
+)
+
+
+def _all_terms(expressions: Iterable[str], card: Card, device: Device | None) -> Match:
+    match = Match()
+    for expression in expressions:
+        for term in split(expression):
+            holds = _term(term, card.driver, device)
+            if holds is None:
+                match.unknown.append(term)
+            elif not holds:
+                match.missed = f"{term} does not hold for it"
+                return match
+    return match
+
+
+def split(expression: str) -> list[str]:
+    """Split CEL at `&&` outside brackets and texts; what has `||` outside stays one term."""
+    terms, depth, quote, start = [], 0, "", 0
+    for position, character in enumerate(expression):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif depth == 0 and expression.startswith("||", position):
+            return [expression.strip()]
+        elif depth == 0 and expression.startswith("&&", position):
+            terms.append(expression[start:position].strip())
+            start = position + 2
+    return [*terms, expression[start:].strip()]
+
+
+def _term(term: str, driver: str, device: Device | None) -> bool | None:
+    """Return whether a term holds for a device, None if it is not understood."""
+    if found := _DRIVER.fullmatch(term):
+        return driver == found["value"]
+    if device is None:
+        return None
+    if found := _HAS.fullmatch(term):
+        name = found["name"]
+        return cards.attribute(device, driver, name) is not None or name in (device.capacity or {})
+    for pattern, holds in _TERMS:
+        if found := pattern.fullmatch(term):
+            return holds(found, driver, device)
+    return None
+
+
+def _value(found: re.Match[str], driver: str, device: Device) -> bool:
+    fact, text = _fact(found, driver, device), found["value"]
+    wanted: object = text.strip("\"'")
+    if text in ("true", "false"):
+        wanted = text == "true"
+    elif text.lstrip("-").isdigit():
+        wanted = int(text)
+    return type(fact) is type(wanted) and _OPERATORS[found["operator"]](fact, wanted)
+
+
+def _version(found: re.Match[str], driver: str, device: Device) -> bool:
+    fact = versions.key(str(_fact(found, driver, device) or ""))
+    return fact is not None and _OPERATORS[found["operator"]](fact, versions.key(found["value"]))
+
+
+def _quantity(found: re.Match[str], driver: str, device: Device) -> bool:
+    capacity = device.capacity or {}
+    value = capacity.get(found["name"]) or capacity.get(f"{found['domain']}/{found['name']}")
+    if value is None:
+        return False
+    bound = quantities.parse(found["value"])
+    return _OPERATORS[found["operator"]](quantities.parse(value.value), bound)
+
+
+def _pattern(found: re.Match[str], driver: str, device: Device) -> bool:
+    fact = _fact(found, driver, device)
+    if not isinstance(fact, str):
+        return False
+    fact = fact.lower() if found["lower"] else fact
+    return re.search(found["value"].replace("\\\\", "\\"), fact) is not None
+
+
+def _fact(found: re.Match[str], driver: str, device: Device) -> str | int | bool | None:
+    known = cards.attribute(device, driver, f"{found['domain']}/{found['name']}")
+    if known is None:
+        return None
+    values = (known.string, known.version, known.int_, known.bool_)
+    return next((value for value in values if value is not None), None)
+
+
+_TERMS: list[tuple[re.Pattern[str], Callable[[re.Match[str], str, Device], bool]]] = [
+    (_VALUE, _value),
+    (_VERSION, _version),
+    (_QUANTITY, _quantity),
+    (_PATTERN, _pattern),
+]

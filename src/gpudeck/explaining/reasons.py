@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The closed list of reasons: each card of the cluster has exactly one towards a pod."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Reason(enum.StrEnum):
+    """Why a card is not, or is, the pod's. In the order in which they are looked for."""
+
+    HELD_BY_THIS_POD = "HeldByThisPod"
+    NOT_ASKED = "NotAsked"
+    LOST = "Lost"
+    DOES_NOT_MATCH_CLASS = "DoesNotMatchClass"
+    NODE_NOT_READY = "NodeNotReady"
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    TAINT_NOT_TOLERATED = "TaintNotTolerated"
+    NODE_SELECTOR_MISMATCH = "NodeSelectorMismatch"
+    DRIVER_NOT_READY = "DriverNotReady"
+    NOT_HEALTHY = "NotHealthy"
+    HELD_BY_POD = "HeldByPod"
+    HELD_BY_CLAIM = "HeldByClaim"
+    NOT_PUBLISHED = "NotPublished"
+    MATCHES = "Matches"
+
+
+MEANINGS: dict[Reason, str] = {
+    Reason.HELD_BY_THIS_POD: "this pod holds the card",
+    Reason.NOT_ASKED: "the pod does not ask for a card",
+    Reason.LOST: "the card disappeared from its node",
+    Reason.DOES_NOT_MATCH_CLASS: "the card is not what the pod asks for",
+    Reason.NODE_NOT_READY: "the card's node is not Ready",
+    Reason.NODE_UNSCHEDULABLE: "the card's node is cordoned",
+    Reason.TAINT_NOT_TOLERATED: "the card's node has a taint that the pod does not tolerate",
+    Reason.NODE_SELECTOR_MISMATCH: "the pod's node selector or affinity excludes the card's node",
+    Reason.DRIVER_NOT_READY: "the card's driver is not ready",
+    Reason.NOT_HEALTHY: "the card is not healthy",
+    Reason.HELD_BY_POD: "another pod holds the card",
+    Reason.HELD_BY_CLAIM: "a claim that no pod uses holds the card",
+    Reason.NOT_PUBLISHED: "the card is not offered to Kubernetes",
+    Reason.MATCHES: "the card is free and would do",
+}
+
+CLAUSES: dict[Reason, tuple[str, str]] = {
+    Reason.LOST: ("has disappeared", "have disappeared"),
+    Reason.NODE_NOT_READY: ("is on a node that is not Ready", "are on nodes that are not Ready"),
+    Reason.NODE_UNSCHEDULABLE: ("is on a cordoned node", "are on cordoned nodes"),
+    Reason.TAINT_NOT_TOLERATED: (
+        "is on a node with a taint that the pod does not tolerate",
+        "are on nodes with a taint that the pod does not tolerate",
+    ),
+    Reason.NODE_SELECTOR_MISMATCH: (
+        "is on a node that the pod's node selector or affinity excludes",
+        "are on nodes that the pod's node selector or affinity excludes",
+    ),
+    Reason.DRIVER_NOT_READY: ("has no ready driver", "have no ready driver"),
+    Reason.NOT_HEALTHY: ("is not healthy", "are not healthy"),
+    Reason.HELD_BY_POD: ("is held by another pod", "are held by other pods"),
+    Reason.HELD_BY_CLAIM: (
+        "is held by a claim that no pod uses",
+        "are held by claims that no pod uses",
+    ),
+    Reason.NOT_PUBLISHED: ("is not offered to Kubernetes", "are not offered to Kubernetes"),
+    Reason.MATCHES: ("is free", "are free"),
+}
+"""How a sentence says it of one card and of several."""

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes as commands: they end cleanly on SIGTERM, and failures are one line."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+import pytest
+from click.testing import CliRunner
+from tests.support.apiserver import ApiServer
+
+from gpudeck import errors
+from gpudeck.api.resources import LEASE
+from gpudeck.cli import processes
+from gpudeck.cli.main import main
+
+NAMES = ["controller", "node-agent", "dra-plugin", "adapter"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_process_cleanly(number: signal.Signals) -> None:
+    async with ApiServer() as server:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "from gpudeck.cli.main import main; main()", "controller",
+            "--kubeconfig", server.kubeconfig(), "--namespace", "gpudeck-system",
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        await server.until(lambda: server.objects(LEASE))
+        process.send_signal(number)
+        _, said = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    assert b"Traceback" not in said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_options_of_a_process_are_its_settings(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "--log-level" in result.output
+    assert "GPUDECK_LOG_LEVEL" in result.output
+
+
+def test_a_bad_setting_is_wrong_usage_and_names_the_flag() -> None:
+    result = CliRunner().invoke(main, ["controller", "--metrics-port", "many"])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: --metrics-port: 'many' is not valid; allowed: a whole number\n"
+    )
+
+
+def test_a_bad_environment_variable_is_named() -> None:
+    result = CliRunner().invoke(main, ["controller"], env={"GPUDECK_METRICS_PORT": "many"})
+    assert result.exit_code == 2
+    assert "GPUDECK_METRICS_PORT: 'many'" in result.stderr
+
+
+def test_outside_a_pod_a_process_asks_for_a_kubeconfig() -> None:
+    result = CliRunner().invoke(main, ["controller"], env={"KUBERNETES_SERVICE_HOST": None})
+    assert result.exit_code == 2
+    assert "kubeconfig: empty" in result.stderr
+
+
+def test_our_own_error_is_taken_out_of_its_task_groups() -> None:
+    lost = errors.LeadershipLostError("lease a/b: it is held by c")
+    group = ExceptionGroup("outer", [ExceptionGroup("inner", [lost])])
+    assert processes.only_error(group) is lost
+
+
+def test_a_bug_beside_our_own_error_is_not_hidden() -> None:
+    group = ExceptionGroup("group", [errors.UnavailableError("away"), ZeroDivisionError()])
+    assert processes.only_error(group) is group
