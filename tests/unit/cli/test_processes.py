@@ -27,9 +27,14 @@ async def test_a_signal_ends_a_process_cleanly(number: signal.Signals) -> None:
             "--kubeconfig", server.kubeconfig(), "--namespace", "gpudeck-system",
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        await server.until(lambda: server.objects(LEASE))
-        process.send_signal(number)
-        _, said = await process.communicate()
+        try:
+            await server.until(lambda: server.objects(LEASE), seconds=60)
+            process.send_signal(number)
+            _, said = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
     assert process.returncode == 0, said.decode()
     assert b"Traceback" not in said
 
