@@ -198,7 +198,7 @@ def shell(name: str, node: str, command: Sequence[str]) -> None:
     init = report.init_of(state.running(state.folder(name)), node)
     environment = processes.environment(hardware.environment())
     environment["TERM"] = os.environ.get("TERM", "dumb")
-    words = list(command) or ["bash", "--login", "+o", "history", "-i"]
+    words = list(command) or ["bash"]
     os.chdir("/")
     _become([*processes.enter(init), *words], environment)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime
 import shutil
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from gpudeck import errors
 from gpudeck.lab import cluster, controlplane, machine, network, processes, rootfs, teardown
@@ -64,13 +63,16 @@ def repair(lab: Cluster) -> list[str]:
         lab.start(each, dead)
         revived += [f"{name} of {each.name}" for name in dead]
     if not processes.alive(lab.lab.registry):
-        lab.serve_images((lab.folder.path / "images").resolve())
+        lab.start_registry()
         revived.append("registry")
     return revived
 
 
 def add(lab: Cluster, name: str, made_from: str) -> Node:
-    """Add a worker node made from a machine, up to Ready; AlreadyExistsError for a taken name."""
+    """Add a worker node made from a machine, up to Ready; AlreadyExistsError for a taken name.
+
+    It pulls its images from the lab's registry when pods need them.
+    """
     if not NAME.fullmatch(name):
         raise errors.InvalidError(
             f"NAME: {name!r} is not a node's name; allowed: lower case letters, digits and dashes",
@@ -87,9 +89,6 @@ def add(lab: Cluster, name: str, made_from: str) -> Node:
         _switch_on(lab, each)
     with lab.progress.step(f"Waiting for {name} to be Ready"):
         lab.await_ready(each)
-    with lab.progress.step("Importing images"):
-        for archive in lab.lab.nodes[CONTROL_PLANE].images:
-            lab.import_images(each, Path(archive))
     return each
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 import sys
 import threading
 import time
@@ -187,12 +188,23 @@ class Cluster:
     # -- images
 
     def serve_images(self, layout: Path) -> None:
-        """Point the registry at an image layout; start it unless it runs."""
+        """Let the registry serve an image layout; start it unless it runs.
+
+        The lab has its own links to the files: the cache may drop the set while the lab lives.
+        """
         link = self.folder.path / "images"
+        served = self.folder.path / "layouts" / layout.parent.name
+        if not served.exists():
+            shutil.copytree(layout, served, copy_function=_link_or_copy)
         fresh = self.folder.path / ".images"
         fresh.unlink(missing_ok=True)
-        fresh.symlink_to(layout)
+        fresh.symlink_to(served)
         fresh.replace(link)
+        self.start_registry()
+
+    def start_registry(self) -> None:
+        """Start the registry unless it runs; it serves what `serve_images` was given last."""
+        link = self.folder.path / "images"
         if processes.alive(self.lab.registry):
             return
         first = self.lab.nodes[CONTROL_PLANE]
@@ -264,7 +276,7 @@ class Cluster:
                 network.unplug(each.init)
                 self.join(each)
         self.lab.registry = None
-        self.serve_images((self.folder.path / "images").resolve())
+        self.start_registry()
 
     def join(self, each: Node) -> None:
         """Plug a node into the lab's bridge."""
@@ -321,6 +333,15 @@ class Cluster:
                     reason="NotReady",
                 )
             time.sleep(_POLL_SECONDS)
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    """A hard link where cache and state share a file system, a copy elsewhere."""
+    try:
+        Path(target).hardlink_to(Path(source).resolve())
+    except OSError:
+        shutil.copy2(source, target)
+    return target
 
 
 def daemons(each: Node) -> tuple[str, ...]:

@@ -107,12 +107,28 @@ def _await(target: Target, progress: Progress, expected: Mapping[str, int]) -> l
             return workloads
         progress.detail(", ".join(missing))
         if time.monotonic() > deadline:
-            reasons = "; ".join(waiting_reasons(target.list("pods", selector)))
+            pods = target.list("pods", selector)
+            reasons = "; ".join([*waiting_reasons(pods), *_last_words(target, pods)])
             raise errors.UnavailableError(
                 f"not ready after {ROLLOUT_SECONDS:.0f} s: {', '.join(missing)}. {reasons}",
                 reason="RolloutTimeout",
             )
         time.sleep(_POLL_SECONDS)
+
+
+def _last_words(target: Target, pods: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The last line that each crashed container wrote."""
+    said = []
+    for pod in pods:
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            if container.get("lastState", {}).get("terminated"):
+                name = f"{pod['metadata']['name']}/{container['name']}"
+                text = target.run(
+                    "kubectl", "--namespace", NAMESPACE, "logs", "--previous", "--tail=1",
+                    pod["metadata"]["name"], "--container", container["name"],
+                )  # fmt: skip
+                said.append(f"{name} ended with: {text.strip()}")
+    return said
 
 
 def unready(workloads: Sequence[Mapping[str, Any]], expected: Mapping[str, int]) -> list[str]:

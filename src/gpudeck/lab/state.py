@@ -142,22 +142,30 @@ class Folder:
 
         The lock is on the folder itself, so that a lab that is gone leaves no lock behind.
         """
+        descriptor = self._lock()
+        try:
+            yield
+        finally:
+            # Nothing was made in it: a name that nobody uses leaves no folder.
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+            os.close(descriptor)
+
+    def _lock(self) -> int:
         while True:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not self._is(descriptor):
-                    continue  # It was removed, and perhaps made again, before the lock was ours.
-                yield
-                return
             except BlockingIOError as error:
+                os.close(descriptor)
                 raise errors.BusyError(
                     f"lab {self.name}: another command is changing it; try again when that is done",
                     reason="LabBusy",
                 ) from error
-            finally:
-                os.close(descriptor)
+            if self._is(descriptor):
+                return descriptor
+            os.close(descriptor)  # It was removed, and perhaps made again, before it was ours.
 
     def _is(self, descriptor: int) -> bool:
         try:
@@ -188,11 +196,9 @@ def folder(name: str, parent: Path | None = None) -> Folder:
 
 
 def names(parent: Path | None = None) -> list[str]:
-    """List the labs that have a folder, running or not."""
+    """List the labs that have a record, running or not."""
     where = parent or home()
-    if not where.is_dir():
-        return []
-    return sorted(path.name for path in where.iterdir() if path.is_dir())
+    return sorted(path.parent.name for path in where.glob("*/lab.json"))
 
 
 def running(lab_folder: Folder) -> Lab:

@@ -59,10 +59,16 @@ def test_the_second_holder_of_a_lock_is_turned_away_and_nothing_stays(tmp_path: 
     with folder.locked():
         with pytest.raises(errors.BusyError), state.folder("lab", tmp_path).locked():
             pass
-        folder.path.rmdir()
-    assert list(tmp_path.iterdir()) == []
-    with folder.locked():
         assert folder.path.is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lab_that_was_made_keeps_its_folder_after_the_lock(tmp_path: Path) -> None:
+    folder = state.folder("lab", tmp_path)
+    with folder.locked():
+        folder.save(Lab(name="lab"))
+    with folder.locked():
+        assert folder.load() == Lab(name="lab")
 
 
 def test_an_unknown_node_is_refused_with_those_there_are() -> None:
