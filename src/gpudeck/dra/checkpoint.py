@@ -52,6 +52,8 @@ class Entry(Wire):
     devices: list[HeldDevice] = msgspec.field(default_factory=list)
     spec: str | None = None
     """The content of the CDI file; absent until it was made."""
+    driver_version: str | None = None
+    """Version of the maker's driver whose files the spec names."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.name else "of unknown name"

@@ -21,11 +21,12 @@ class NodeEvents:
         self._node = ObjectReference(api_version="v1", kind="Node", name=node_name, uid=node_name)
 
     def checkpoint_replaced(self, kept_as: str, why: str, claims: int) -> None:
-        """The checkpoint could not be read and was rebuilt."""
+        """The checkpoint could not be read and was rebuilt; `kept_as` is "" if there was none."""
+        kept = f" It was kept as {kept_as}." if kept_as else ""
         self._warn(
             "CheckpointReplaced",
-            f"The checkpoint of the DRA plugin could not be used ({why}). It was kept as "
-            f"{kept_as} and rebuilt from CDI files and allocated claims: {claims} found.",
+            f"The checkpoint of the DRA plugin could not be used ({why}).{kept} It was rebuilt "
+            f"from the CDI files of this node: {claims} claims were found.",
         )
 
     def entry_quarantined(self, claim_uid: str, why: str) -> None:

@@ -120,7 +120,7 @@ class Ledger:
             return await self._rebuild(str(error), str(kept))
         if content is None:
             if await asyncio.to_thread(self._folder.claims):
-                return await self._rebuild("the file is missing", "nothing")
+                return await self._rebuild("the file is missing", "")
             return checkpoint.Content(boot_id=self._boot_id)
         if self._is_stale(content):
             log.info("Dropping the claims of an earlier boot", claims=len(content.claims))

@@ -2,11 +2,12 @@
 """Prepare and unprepare claims: the flow of the kubelet's two calls.
 
 A claim that is prepared already is answered from the checkpoint, without the API server
-or the adapter; only its CDI spec is looked after. Another one needs its claim from the
-API, free devices and the adapter's edits; then, in this order: PrepareStarted in the
-checkpoint, the adapter, the CDI spec, PrepareCompleted. So a kill at any point leaves
-a state from which the next call, or `ledger.clean`, goes on. Unprepare works backwards
-and needs neither. What concerns one claim is its own error; others go on.
+or the adapter; only its CDI spec is looked after, and made anew when the driver's version
+has changed since, because the files that it names are gone then. Another claim needs its
+object from the API, free devices and the adapter's edits; then, in this order:
+PrepareStarted in the checkpoint, the adapter, the CDI spec, PrepareCompleted. So a kill at
+any point leaves a state from which the next call, or `ledger.clean`, goes on. Unprepare
+works backwards and needs neither. What concerns one claim is its own error; others go on.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Preparer:
             entry = content.claims.get(claim.uid)
             try:
                 if entry is not None and entry.state is State.COMPLETED:
-                    outcomes[claim.uid] = await self._repeat(claim, entry)
+                    outcomes[claim.uid] = await self._repeat(content, claim, entry)
                 else:
                     fresh.append(await self._begin(content, claim, fetched.get(claim.uid)))
             except GpudeckError as error:
@@ -123,13 +124,35 @@ class Preparer:
             outcomes |= await self._finish(content, fresh)
         return outcomes
 
-    async def _repeat(self, claim: Reference, entry: Entry) -> list[HeldDevice]:
-        """Answer for a prepared claim, after making its CDI spec again if it was lost."""
-        content = (entry.spec or "").encode()
-        if self._folder.read(claim.uid) != content:
-            log.warning("Making a lost CDI spec again", claim=claim, uid=claim.uid)
-            await asyncio.to_thread(self._folder.write, claim.uid, content)
+    async def _repeat(self, content: Content, claim: Reference, entry: Entry) -> list[HeldDevice]:
+        """Answer for a prepared claim, after making its CDI spec again if need be."""
+        driver = self._driver(entry.devices) if self._adapter.is_connected else None
+        if driver not in (None, entry.driver_version):
+            await self._refresh(content, claim, entry)
+        spec = (entry.spec or "").encode()
+        if self._folder.read(claim.uid) != spec:
+            log.warning("Making a CDI spec again", claim=claim, uid=claim.uid)
+            await asyncio.to_thread(self._folder.write, claim.uid, spec)
         return entry.devices
+
+    async def _refresh(self, content: Content, claim: Reference, entry: Entry) -> None:
+        """Have the adapter describe the devices anew; without success the old spec stays."""
+        fresh = Fresh(claim, entry.devices, entry)
+        try:
+            answer = await self._adapter.prepare(self._request([fresh]))
+            (prepared,) = answer.claims
+            entry.spec = edits.spec_of(claim, _names(entry.devices), prepared).decode()
+        except (GpudeckError, ValueError) as error:
+            log.warning("Cannot renew a CDI spec", claim=claim, uid=claim.uid, error=error)
+            return
+        entry.driver_version = self._driver(entry.devices)
+        await self._ledger.save(content)
+
+    def _driver(self, devices: Sequence[HeldDevice]) -> str | None:
+        """The version of the driver that serves the devices; None when it is not known."""
+        cards = self._adapter.cards or {}
+        versions = (cards[each.name].driver.version for each in devices if each.name in cards)
+        return next(filter(None, versions), None)
 
     async def _begin(self, content: Content, claim: Reference, fetched: Outcome | None) -> Fresh:
         """Check everything that may refuse a claim and enter it, in memory, as started."""
@@ -190,10 +213,11 @@ class Preparer:
     def _settle(
         self, entry: Entry, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
     ) -> list[HeldDevice]:
-        names = [device.name for device in fresh.devices]
+        names = _names(fresh.devices)
         spec = edits.spec_of(fresh.claim, names, answer)
         self._folder.write(fresh.claim.uid, spec)
         entry.spec, entry.state = spec.decode(), State.COMPLETED
+        entry.driver_version = self._driver(fresh.devices)
         log.info(
             "Prepared a claim", claim=fresh.claim, uid=fresh.claim.uid, devices=",".join(names)
         )
@@ -264,6 +288,10 @@ class Preparer:
         if forgotten:
             self._ledger.write(content)
             log.info("Unprepared claims", uids=",".join(forgotten))
+
+
+def _names(devices: Iterable[HeldDevice]) -> list[str]:
+    return [device.name for device in devices]
 
 
 def _is_completed(content: Content, claim: Reference) -> bool:

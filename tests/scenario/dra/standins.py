@@ -66,6 +66,8 @@ class Adapter:
         """UIDs of the claims that are prepared now."""
         self.refusals: dict[str, adapter_pb2.Error] = {}
         """By PCI address: what Prepare answers."""
+        self.environment = ["NVIDIA_VISIBLE_DEVICES=void"]
+        """What every container of a claim gets."""
         self.prepare_calls = 0
         self._server: grpc.aio.Server | None = None
         self._changed = asyncio.Event()
@@ -146,7 +148,7 @@ class Adapter:
         return adapter_pb2.PreparedClaim(
             uid=request.claim.uid,
             shared=adapter_pb2.ContainerEdits(
-                env=["NVIDIA_VISIBLE_DEVICES=void"], hooks=[hook] if hook_path else []
+                env=self.environment, hooks=[hook] if hook_path else []
             ),
             devices=[
                 adapter_pb2.PreparedDevice(name=each.name, edits=_edits(minors[each.pci_address]))

@@ -10,9 +10,10 @@ import shutil
 
 import pytest
 from tests.scenario.dra.conftest import World
-from tests.scenario.dra.standins import device
+from tests.scenario.dra.standins import card, device
 
 from gpudeck import errors
+from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resources
 from gpudeck.dra import adapters, main
 
@@ -39,6 +40,27 @@ async def test_a_cdi_spec_is_made_again_by_a_repeated_prepare(world: World, dama
     await world.api.stop()
     assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
     assert world.spec("c") == wanted
+
+
+async def test_a_new_driver_renews_the_spec_of_a_prepared_claim(world: World) -> None:
+    claim = world.claim("c", 1)
+    await world.kubelet.prepare(claim)
+    old = world.spec("c")
+    cards = [card(number) for number in range(5)]
+    for each in cards:
+        each.driver.version = "590.1.2"
+    world.adapter.environment = ["DRIVER=590.1.2"]
+    world.adapter.show(cards)
+    await world.published(5)
+    await world.api.stop()
+    assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+    assert world.spec("c")["containerEdits"]["env"] == ["DRIVER=590.1.2"]
+    await world.kubelet.prepare(claim)
+    assert world.adapter.prepare_calls == 2
+    world.adapter.refusals["0000:11:00.0"] = adapter_pb2.Error(reason="CardNotReady", message="m")
+    rewrite(world, "uid-c", {**entry_of(world, "c"), "driverVersion": "1", "spec": json.dumps(old)})
+    assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+    assert world.spec("c") == old
 
 
 async def test_a_boot_drops_what_was_prepared_and_prepares_anew(world: World) -> None:
@@ -246,6 +268,12 @@ async def test_a_plugin_that_cannot_work_ends_with_one_sentence(stopped: World) 
     shutil.rmtree(stopped.registry_dir)
     with pytest.raises(errors.GpudeckError, match="registry"):
         await asyncio.wait_for(main.run(stopped.settings()), 10)
+
+
+def entry_of(world: World, name: str) -> dict[str, object]:
+    """A claim's entry in the checkpoint."""
+    found: dict[str, object] = json.loads(world.checkpoint.read_text())["data"]["claims"]
+    return found[f"uid-{name}"]  # type: ignore[return-value]
 
 
 def rewrite(world: World, uid: str, entry: object) -> None:
