@@ -111,6 +111,7 @@ class _Cluster:
             f"--service-account-signing-key-file={folder}/accounts.key",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",
             # No controller makes the default service accounts that it would ask for.
             "--disable-admission-plugins=ServiceAccount",
         ]

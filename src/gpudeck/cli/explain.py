@@ -12,9 +12,12 @@ import click
 from gpudeck import errors
 from gpudeck.cli import output, reading
 from gpudeck.explaining import answering, asking
-from gpudeck.explaining.answering import Answer
+from gpudeck.explaining.answering import Answer, State
 from gpudeck.explaining.reasons import MEANINGS, Reason
 from gpudeck.kube.client import Client
+
+_WITHOUT_TABLE = (State.ASKS_NO_CARD, State.ENDED, State.NAMES_WHAT_IS_NOT_THERE)
+"""Answers for people to which the cards add nothing."""
 
 
 @click.group()
@@ -78,7 +81,7 @@ def as_object(answer: Answer) -> dict[str, object]:
 def as_text(answer: Answer) -> str:
     """Return the answer for people."""
     parts = [" ".join(answer.sentences)]
-    if answer.verdicts and any(each.reason is not Reason.NOT_ASKED for each in answer.verdicts):
+    if answer.verdicts and answer.state not in _WITHOUT_TABLE:
         counts = [
             (count, reason, MEANINGS[Reason(reason)]) for reason, count in answer.counts.items()
         ]

@@ -20,7 +20,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         for column, header in enumerate(headers)
     ]
     right = [
-        bool(rows) and all(isinstance(row[column], int) or row[column] is None for row in rows)
+        bool(rows) and all(_is_number(row[column]) for row in rows)
         for column in range(len(headers))
     ]
     lines = []
@@ -41,6 +41,10 @@ def show(text: str = "") -> None:
 def show_json(value: Any) -> None:
     """Print JSON as people and `jq` like it."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _cell(value: object) -> str:

@@ -154,9 +154,10 @@ class _Writer:
         by_node = collections.Counter(each.card.node for each in free)
         node, most = by_node.most_common(1)[0]
         if most < need:
+            rest = f"; {_obstacles(fitting)}" if len(free) < len(fitting) else ""
             said = (
                 f"{wants} on one node, and at most {most} matching {_are(most)} free on any "
-                f"node ({node}); {_obstacles(fitting)}."
+                f"node ({node}){rest}."
             )
             return State.TOO_FEW_ON_ONE_NODE, [said]
         count = len(free)

@@ -245,7 +245,9 @@ def _check_classes(ask: Ask, world: World, asked: Asked) -> None:
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean …?" for the nearest of the known names, "" if none is near."""
-    found = difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=0.7)
+    names = sorted(set(known))
+    found = [each for each in names if each.startswith(f"{name}-")]
+    found = found or difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
 

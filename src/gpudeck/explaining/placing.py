@@ -64,7 +64,7 @@ def _selector(name: str, node: Node, pod: Pod) -> Obstacle | None:
             has = f"{key}={known[key]}" if key in known else f"no label {key}"
             return (
                 Reason.NODE_SELECTOR_MISMATCH,
-                f"the pod's nodeSelector asks {key}={value}, node {name} has {has}",
+                f"nodeSelector asks {key}={value}, node {name} has {has}",
             )
     return None
 

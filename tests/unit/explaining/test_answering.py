@@ -180,7 +180,7 @@ def test_each_obstacle_is_a_reason_of_its_own() -> None:
         ),
         ("other", make.address(0)): (
             "NodeSelectorMismatch",
-            "the pod's nodeSelector asks pool=a, node other has pool=b",
+            "nodeSelector asks pool=a, node other has pool=b",
         ),
         ("gone", make.address(0)): ("NodeNotReady", "node gone does not exist"),
     }
