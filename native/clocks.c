@@ -50,6 +50,7 @@ static nvmlReturn_t application_clock(const struct view *view, unsigned type, un
                                       unsigned memory, unsigned int *clock)
 {
     NEED(clock && type < CLOCK_TYPES, NVML_ERROR_INVALID_ARGUMENT);
+    NEED(!driver_at_least(595), NVML_ERROR_DEPRECATED);
     NEED(!sim_lacks(view->facts, SIM_F_APPLICATION_CLOCKS), NVML_ERROR_NOT_SUPPORTED);
     unsigned value = type == MEMORY ? memory : graphics;
     NEED(type != VIDEO && value, NVML_ERROR_NOT_SUPPORTED);
@@ -243,6 +244,7 @@ static nvmlReturn_t application_clocks(nvmlDevice_t device, unsigned memory, uns
     struct view view;
     nvmlReturn_t result = view_device(device, WHOLE, function, &view);
     NEED(result == NVML_SUCCESS, result);
+    NEED(!driver_at_least(595), NVML_ERROR_DEPRECATED);
     NEED_FEATURE(APPLICATION_CLOCKS);
     NEED_ADMINISTRATOR();
     struct sim_state *state = sim_begin(view.card);

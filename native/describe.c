@@ -306,7 +306,8 @@ static int finish(struct reader *reader)
     }
     qsort(host->cards, host->card_count, sizeof *host->cards, by_address);
     if (!*host->nvml_version)
-        snprintf(host->nvml_version, sizeof host->nvml_version, "13.%.70s", host->driver_version);
+        snprintf(host->nvml_version, sizeof host->nvml_version, "%u.%.60s",
+                 host->cuda_version / 1000, host->driver_version);
     if (!*host->driver_branch)
         snprintf(host->driver_branch, sizeof host->driver_branch, "r%.3s_00", host->driver_version);
     if (!host->caps_major)

@@ -325,6 +325,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, unsigned int *
 {
     ENTER(device, EITHER);
     NEED_POINTER(mode);
+    NEED(!driver_at_least(575), NVML_ERROR_DEPRECATED);
     *mode = !sim_lacks(view.facts, SIM_F_DISPLAY);
     return NVML_SUCCESS;
 }

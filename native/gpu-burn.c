@@ -24,7 +24,10 @@ static struct {
     int (*total)(size_t *, int), (*free_total)(size_t *, size_t *);
     int (*alloc)(unsigned long long *, size_t);
     int (*error_name)(int, const char **);
+    int (*set)(void *), (*wait)(void);
 } cuda;
+
+static void *contexts[CARDS];
 
 static volatile sig_atomic_t stopping;
 static void stop(int signal) { (void)signal; stopping = 1; }
@@ -36,7 +39,8 @@ static bool load(void)
         {"cuDeviceGetName", &cuda.name}, {"cuDeviceGetUuid_v2", &cuda.uuid},
         {"cuDeviceTotalMem_v2", &cuda.total}, {"cuCtxCreate_v2", &cuda.create},
         {"cuCtxDestroy_v2", &cuda.destroy}, {"cuMemGetInfo_v2", &cuda.free_total},
-        {"cuMemAlloc_v2", &cuda.alloc}, {"cuGetErrorName", &cuda.error_name}};
+        {"cuMemAlloc_v2", &cuda.alloc}, {"cuGetErrorName", &cuda.error_name},
+        {"cuCtxSetCurrent", &cuda.set}, {"cuCtxSynchronize", &cuda.wait}};
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     if (!library) {
         fprintf(stderr, "gpu-burn: %s\n", dlerror());
@@ -77,10 +81,9 @@ static void print_card(int card)
 
 static bool occupy(int card, const struct options *options, unsigned long *mib)
 {
-    void *context;
     size_t free_bytes, total;
     unsigned long long pointer;
-    if (failed("cuCtxCreate", cuda.create(&context, 0, card)) ||
+    if (failed("cuCtxCreate", cuda.create(&contexts[card], 0, card)) ||
         failed("cuMemGetInfo", cuda.free_total(&free_bytes, &total)))
         return false;
     size_t bytes = options->percent ? free_bytes / 100 * options->amount
@@ -109,7 +112,20 @@ static bool parse(int count, char **words, struct options *options)
     return true;
 }
 
-static void burn(int cards, const struct options *options)
+/* Waits for the work on every card, which is where a card that failed shows. */
+static bool all_work(int cards)
+{
+    for (int card = 0; card < cards; card++) {
+        cuda.set(contexts[card]);
+        if (failed("cuCtxSynchronize", cuda.wait())) {
+            fprintf(stderr, "gpu-burn: GPU %d stopped working\n", card);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool burn(int cards, const struct options *options)
 {
     struct timespec second = {1, 0};
     time_t from = time(NULL);
@@ -117,7 +133,9 @@ static void burn(int cards, const struct options *options)
         unsigned long passed = (unsigned long)(time(NULL) - from);
         unsigned long done = passed * 100 / (options->seconds ? options->seconds : 1);
         if (passed >= options->seconds || stopping)
-            break;
+            return true;
+        if (!all_work(cards))
+            return false;
         if (passed % 5 == 0)
             printf("%lu.0%%  %d cards busy%s, %lu s left\n", done, cards,
                    options->doubles ? " with doubles" : "", options->seconds - passed);
@@ -142,14 +160,16 @@ int main(int count, char **words)
         fprintf(stderr, "gpu-burn: no CUDA devices\n");
         return 1;
     }
-    for (int card = 0; card < cards && card < CARDS; card++) {
+    cards = cards < CARDS ? cards : CARDS;
+    for (int card = 0; card < cards; card++) {
         unsigned long mib;
         print_card(card);
         if (!occupy(card, &options, &mib))
             return 1;
         printf("GPU %d: holding %lu MiB\n", card, mib);
     }
-    burn(cards, &options);
+    if (!burn(cards, &options))
+        return 1;
     printf(stopping ? "stopped\n" : "100.0%%  %d cards OK\n", cards);
     return 0;
 }

@@ -33,6 +33,11 @@ static unsigned visible[SIM_CARDS], visible_total;
 
 bool library_ready(void) { return __atomic_load_n(&references, __ATOMIC_ACQUIRE) > 0; }
 
+bool driver_at_least(unsigned major)
+{
+    return strtoul(sim_host->driver_version, NULL, 10) >= major;
+}
+
 nvmlDevice_t handle_of_card(unsigned card) { return &card_handles[card]; }
 nvmlDevice_t handle_of_mig(unsigned card, unsigned gi, unsigned ci)
 {

@@ -25,6 +25,7 @@ struct view {
 enum { WHOLE = 1, MIG = 2, EITHER = 3 };
 
 bool library_ready(void);
+bool driver_at_least(unsigned major);
 nvmlReturn_t view_device(nvmlDevice_t handle, unsigned kinds, const char *function,
                          struct view *view);
 nvmlReturn_t view_gpu_instance(nvmlGpuInstance_t handle, const char *function, struct view *view);

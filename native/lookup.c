@@ -113,14 +113,19 @@ static bool find_mig(unsigned card, const char *uuid, nvmlDevice_t *device)
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
+    nvmlDevice_t found;
     ENTER_LIBRARY();
     NEED(uuid && device, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < visible_count(); i++)
         if (strcasecmp(sim_host->cards[visible_card(i)].facts.uuid, uuid) == 0)
             return give(visible_card(i), __func__, device);
     for (unsigned i = 0; i < visible_count() && strncasecmp(uuid, "MIG-", 4) == 0; i++)
-        if (find_mig(visible_card(i), uuid, device))
-            return NVML_SUCCESS;
+        if (find_mig(visible_card(i), uuid, &found)) {
+            nvmlReturn_t result = give(visible_card(i), __func__, device);
+            if (result == NVML_SUCCESS)
+                *device = found;
+            return result;
+        }
     return NVML_ERROR_NOT_FOUND;
 }
 

@@ -36,6 +36,17 @@ def test_a_t4_has_page_retirement_and_neither_links_nor_partitions(t4: hosts.Hos
     assert memory.nvmlReturn == n.NVML_ERROR_NOT_SUPPORTED
 
 
+def test_a_driver_withdraws_what_it_has_deprecated(h100: hosts.Host) -> None:
+    card = n.nvmlDeviceGetHandleByIndex(0)
+    assert n.nvmlSystemGetNVMLVersion() == "13.580.95.05"
+    with pytest.raises(n.NVMLError_Deprecated):
+        n.nvmlDeviceGetDisplayMode(card)
+    assert n.nvmlDeviceGetApplicationsClock(card, n.NVML_CLOCK_SM) == 1980
+    h100.simctl("host", "driver=595.45.04")
+    with pytest.raises(n.NVMLError_Deprecated):
+        n.nvmlDeviceGetApplicationsClock(card, n.NVML_CLOCK_SM)
+
+
 def test_an_idle_t4_drops_to_its_low_memory_clock(t4: hosts.Host) -> None:
     card = n.nvmlDeviceGetHandleByIndex(0)
     assert n.nvmlDeviceGetPerformanceState(card) == 8

@@ -173,6 +173,14 @@ def wait_for(condition: Any) -> bool:
     return any(condition() for _ in range(2000))
 
 
+def test_a_workload_fails_when_its_card_falls_off_the_bus(h100: hosts.Host) -> None:
+    with hosts.ended(h100.burn("-m", "1", "60")) as burn:
+        hosts.read_until(burn, "GPU 1: holding")
+        h100.set(1, "lose=15")
+        assert "GPU 1 stopped working" in burn.communicate(timeout=20)[1]
+        assert burn.returncode == 1
+
+
 def test_a_pretend_process_stays_until_it_is_taken_away(h100: hosts.Host) -> None:
     h100.set(0, "busy=4711:1000:40")
     card = n.nvmlDeviceGetHandleByIndex(0)
