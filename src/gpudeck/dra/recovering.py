@@ -32,13 +32,22 @@ def from_specs(specs: Mapping[str, bytes]) -> dict[str, Entry]:
 
 
 def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node: str) -> None:
-    """Add the claims that are in use on this node, and the names that specs do not tell."""
+    """Add the claims that are in use on this node, and the names that specs do not tell.
+
+    A claim whose device another claim's spec names is left out: the spec shows who was
+    prepared, while a claim in the API may still be waiting for it.
+    """
+    shown = {each.name for entry in content.claims.values() for each in entry.devices}
     for claim in claims:
         devices = _devices(claim, node)
         if not devices or not (claim.status and claim.status.reserved_for):
             continue
         meta = claim.metadata
-        entry = content.claims.setdefault(meta.uid or "", Entry(state=State.RECOVERED))
+        entry = content.claims.get(meta.uid or "")
+        if entry is None:
+            if shown.intersection(each.name for each in devices if each.is_exclusive):
+                continue
+            entry = content.claims[meta.uid or ""] = Entry(state=State.RECOVERED)
         if entry.state is State.RECOVERED:
             entry.namespace, entry.name = meta.namespace or "", meta.name
             entry.devices = devices

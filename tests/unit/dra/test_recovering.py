@@ -51,6 +51,12 @@ def test_claims_in_use_on_this_node_are_added_and_named() -> None:
     assert content.claims["u2"].spec is None
 
 
+def test_a_claim_that_waits_for_a_device_does_not_take_it_from_the_one_that_has_it() -> None:
+    content = Content(claims=recovering.from_specs({"u1": rendering.render("u1", {"a": EDITS})}))
+    recovering.add_claims(content, [claim("u2", "a"), claim("u1", "a")], "n")
+    assert list(content.claims) == ["u1"]
+
+
 def test_what_was_prepared_meanwhile_stays_as_it_is() -> None:
     entry = Entry(state=State.COMPLETED, devices=[HeldDevice(name="a", requests=["r"])])
     content = Content(claims={"u1": entry})
