@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
 STUBS = (
     ("gpudeck/kubelet/wire=protos/kubelet", "gpudeck/kubelet/wire", "protos/kubelet", False),
     (
@@ -36,6 +37,8 @@ def write(target: Path) -> list[Path]:
         command += [f"--python_out={out}", f"--pyi_out={out}"]
         command += [f"--grpc_python_out={out}"] if services else []
         subprocess.run([*command, *(f"{package}/{name}" for name in names)], check=True, cwd=ROOT)
+        for stub in (target / "src" / package).glob("*_pb2*.py*"):
+            stub.write_text(LICENCE + stub.read_text())
     crds = target / "charts" / "gpudeck" / "crds"
     crds.mkdir(parents=True, exist_ok=True)
     subprocess.run(
