@@ -9,8 +9,8 @@ the adapter's inventory, our own ResourceSlices and PhysicalGPUs, the CDI hook.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from gpudeck import logs
 from gpudeck.api import labels
@@ -28,14 +28,16 @@ from gpudeck.dra import (
     server,
 )
 from gpudeck.dra.settings import Settings
-from gpudeck.errors import GpudeckError, InvalidError
-from gpudeck.host import root
+from gpudeck.errors import BusyError, GpudeckError, InvalidError
+from gpudeck.host import locks, root
 from gpudeck.kube import client, recording, serving
 from gpudeck.kubelet import registering
 
 log = logs.get(__name__)
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+WAIT_SECONDS = 60.0
+"""How often a plugin says that it waits for another one."""
 
 
 class Plugin:
@@ -74,12 +76,32 @@ class Plugin:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.adapter.follow(), name="adapter")
             group.create_task(self.publisher.cache.run(), name="resourceslices")
-            group.create_task(self.publisher.run(), name="publishing")
             group.create_task(self.reporter.cache.run(), name="physicalgpus")
-            group.create_task(self.reporter.run(), name="reporting")
+            group.create_task(self._write(), name="writing")
             group.create_task(self.recorder.run(), name="events")
             group.create_task(self._metrics(), name="metrics")
             group.create_task(self._serve(), name="kubelet")
+
+    async def _write(self) -> None:
+        """Write to the API server while no other plugin of this node does.
+
+        Two versions that serve at once during an update may publish different things, and
+        each would put right for ever what the other wrote; so the new one waits for the old.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            while not await self._is_alone(stack):
+                log.info("Waiting for the plugin before this one to end")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.publisher.run(), name="publishing")
+                group.create_task(self.reporter.run(), name="reporting")
+
+    async def _is_alone(self, stack: contextlib.AsyncExitStack) -> bool:
+        lock = locks.held(self.settings.data_dir / "publish.lock", deadline_seconds=WAIT_SECONDS)
+        try:
+            await stack.enter_async_context(lock)
+        except BusyError:
+            return False
+        return True
 
     async def _serve(self) -> None:
         installed = asyncio.to_thread(hooks.install, self.settings.cdi_hook, self.settings.data_dir)
@@ -105,7 +127,7 @@ class Plugin:
         )
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Plugin]:
     """The plugin with its connections, not yet running."""
     async with await client.Client.connect(settings.kubeconfig) as api:

@@ -45,6 +45,23 @@ async def test_slices_that_the_kubelet_wipes_come_back_at_once(world: World) -> 
     await world.published(4)
 
 
+async def test_of_two_plugins_of_an_update_the_old_one_publishes_until_it_ends(
+    stopped: World,
+) -> None:
+    world = stopped
+    await world.start("old")
+    await world.published(4)
+    await world.start("new")
+    ((name, found),) = world.api.objects(resources.RESOURCE_SLICE).items()
+    writes = len(world.api.writes)
+    world.adapter.show([*world.adapter.cards, card(4)])
+    await world.published(5)
+    assert [each.path.rpartition("/")[2] for each in world.api.writes[writes:]] == [name]
+    await world.end("old")
+    world.api.put(resources.RESOURCE_SLICE, found)
+    await world.published(5)
+
+
 async def test_an_edit_by_somebody_else_is_put_right(world: World) -> None:
     ((name, found),) = world.api.objects(resources.RESOURCE_SLICE).items()
     edited = {**found, "spec": {**found["spec"], "devices": found["spec"]["devices"][:1]}}
