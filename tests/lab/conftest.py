@@ -24,6 +24,7 @@ def cluster() -> Iterator[labs.Lab]:
     try:
         assert lab.kubeconfig
         lab.lab("install")
+        lab.apply(labs.gpu_class("h100", products=["*H100*"]))
         lab.eventually("12 cards are Free", lambda: len(lab.gpus()) == 12 and lab.all_free())
         yield lab
     finally:

@@ -9,7 +9,6 @@ from tests.support.lab import Lab, claim, pod
 
 
 def test_nine_pods_for_eight_cards_leave_one_waiting_and_explained(lab: Lab) -> None:
-    lab.apply(h100_class())
     names = [f"nine-{number}" for number in range(9)]
     lab.apply(*(pod(name, limits={"gpu.deckhouse.io/h100": 1}) for name in names))
     lab.eventually("eight of nine run", lambda: _count(lab, "Running") == 8, seconds=120)
@@ -36,15 +35,6 @@ def test_nine_pods_for_eight_cards_leave_one_waiting_and_explained(lab: Lab) -> 
 
 def _count(lab: Lab, phase: str) -> int:
     return sum(each["status"].get("phase") == phase for each in lab.list("pods", "-l", "test=lab"))
-
-
-def h100_class() -> dict[str, object]:
-    return {
-        "apiVersion": "gpu.deckhouse.io/v1alpha1",
-        "kind": "GPUClass",
-        "metadata": {"name": "h100"},
-        "spec": {"vendor": "nvidia", "requirements": {"products": ["*H100*"]}},
-    }
 
 
 def test_containers_of_one_claim_see_the_same_card(lab: Lab) -> None:

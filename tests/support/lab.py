@@ -225,3 +225,13 @@ def claim(name: str, device_class: str = "gpu", count: int = 1) -> Object:
             }
         },
     }
+
+
+def gpu_class(name: str, **requirements: Any) -> Object:
+    """A GPUClass of NVIDIA cards."""
+    return {
+        "apiVersion": "gpu.deckhouse.io/v1alpha1",
+        "kind": "GPUClass",
+        "metadata": {"name": name},
+        "spec": {"vendor": "nvidia", "requirements": requirements},
+    }
