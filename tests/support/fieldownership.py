@@ -22,7 +22,12 @@ LIST_KEYS: dict[str, tuple[str, ...]] = {
     "ownerReferences": ("uid",),
     "containers": ("name",),
 }
-"""Lists that are maps, by field name; `status.devices` of a ResourceClaim is added below."""
+"""Lists that are maps, by field name."""
+PATH_KEYS: dict[Path, tuple[str, ...]] = {
+    ("status", "devices"): ("driver", "pool", "device", "shareID"),
+    ("status", "occupancy", "claims"): ("uid", "device", "shareID"),
+}
+"""Lists that are maps at one place only: of ResourceClaims, of PhysicalGPUs."""
 SETS = frozenset({"finalizers"})
 _IDENTITY = {
     ("apiVersion",),
@@ -43,8 +48,8 @@ class ItemKey(tuple[tuple[str, Any], ...]):
 
 def keys_of(field: str, path: Path) -> tuple[str, ...]:
     """Return the key fields of the list at `path`, () for an atomic one."""
-    if path == ("status", "devices"):
-        return ("driver", "pool", "device", "shareID")
+    if path in PATH_KEYS:
+        return PATH_KEYS[path]
     return LIST_KEYS.get(field, ())
 
 
@@ -188,7 +193,8 @@ class Ownership:
         self._take(owner, changed)
         for path in sorted(self.of.get(owner, set()) - applied.keys(), key=_names_its_item):
             if not any(path in paths for other, paths in self.of.items() if other != owner):
-                remove(result, path)
+                # An item without its keys is none: with them goes what nobody else owns of it.
+                remove(result, path[:-1] if _names_its_item(path) else path)
         for path, leaf in applied.items():
             if not _stands(result, path, leaf):
                 write(result, path, leaf)

@@ -58,6 +58,11 @@ class Proxy:
         self._folder.cleanup()
 
     @property
+    def open_watches(self) -> int:
+        """How many watches have begun to be passed on and have not ended."""
+        return len(self._streams)
+
+    @property
     def kubeconfig(self) -> str:
         """The path of a kubeconfig for the proxy."""
         content = {
@@ -147,17 +152,18 @@ class Proxy:
             response = web.StreamResponse(status=upstream.status, headers=kept)
             await response.prepare(request)
             with contextlib.suppress(ConnectionError):
-                await self._pass_on(upstream, response)
+                await self._pass_on(upstream, response, is_watch="watch" in request.query)
             return response
 
     async def _pass_on(
-        self, upstream: aiohttp.ClientResponse, response: web.StreamResponse
+        self, upstream: aiohttp.ClientResponse, response: web.StreamResponse, *, is_watch: bool
     ) -> None:
-        self._streams[id(response)] = response
+        if is_watch:
+            self._streams[id(response)] = response
         try:
             async for chunk in upstream.content.iter_any():
                 await self._gate.wait()
                 await response.write(chunk)
             await response.write_eof()
         finally:
-            del self._streams[id(response)]
+            self._streams.pop(id(response), None)

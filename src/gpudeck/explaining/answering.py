@@ -22,6 +22,9 @@ from gpudeck.explaining.world import Placement, World, is_over, node_of
 _SHOWN = 3
 """Names that a sentence lists before it says how many more there are."""
 
+_CLAIM_REFUSED = "FailedResourceClaimCreation"
+"""Reason of the Event when a claim from a template is refused, as by a quota (controller 1.37)."""
+
 
 class State(enum.StrEnum):
     """The answer in one word."""
@@ -171,6 +174,10 @@ class _Writer:
         if gates:
             names = _list(each.name for each in gates)
             return f"It waits for its scheduling gates to be lifted: {names}."
+        refused = [each for each in self._world.events if each.reason == _CLAIM_REFUSED]
+        if refused:
+            last = max(refused, key=lambda each: each.last_timestamp or "")
+            return _ended(f"Its claim could not be made: {last.message}")
         found = _scheduled(self._pod)
         if found is None or not found.message:
             scheduler = (self._pod.spec.scheduler_name if self._pod.spec else None) or ""

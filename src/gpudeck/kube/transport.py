@@ -104,8 +104,10 @@ class Transport:
                 )
             yield response
         finally:
-            # Not release(): leaving a stream early must end its connection.
-            response.close() if not response.content.at_eof() else response.release()
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()  # Leaving a stream early must end its connection.
 
     async def _attempt(
         self, request: Request, timeout: aiohttp.ClientTimeout

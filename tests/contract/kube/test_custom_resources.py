@@ -89,6 +89,28 @@ async def test_each_manager_keeps_its_part_of_a_cards_status(
     assert found.metadata.generation == 1
 
 
+async def test_the_holders_of_a_card_are_replaced_by_their_one_owner(
+    connection: client.Client, unique: str
+) -> None:
+    async def hold(*claims: str) -> list[str]:
+        found = [
+            {"namespace": "default", "name": name, "uid": f"uid-{name}", "device": "gpu-0",
+             "shareID": "", "pods": [f"{name}-pod"]}
+            for name in claims
+        ]  # fmt: skip
+        body = {"metadata": {"name": unique}, "status": {"occupancy": {"claims": found}}}
+        after = await connection.apply(
+            PHYSICAL_GPU, body, PhysicalGPU, manager="controller", subresource="status"
+        )
+        occupancy = after.status.occupancy if after.status else None
+        return [each.name for each in (occupancy.claims if occupancy else None) or ()]
+
+    await connection.apply(PHYSICAL_GPU, {"metadata": {"name": unique}}, Meta, manager="agent")
+    assert await hold("one") == ["one"]
+    assert await hold("one", "two") == ["one", "two"]
+    assert await hold("two") == ["two"]
+
+
 async def test_a_watch_from_before_the_kind_is_expired(
     connection: client.Client, unique: str
 ) -> None:

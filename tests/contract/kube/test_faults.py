@@ -52,7 +52,7 @@ class World:
         cache.subscribe(self.note)
         running = asyncio.create_task(cache.run())
         await cache.synced()
-        await self.watches(1)
+        await until(lambda: self.proxy.open_watches == 1)
         yield cache
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -193,7 +193,7 @@ async def test_a_bookmark_of_a_pod_with_null_lists_does_no_harm(world: World) ->
     cache = caching.Cache(world.broken, POD, Pod, namespace=world.namespace)
     running = asyncio.create_task(cache.run())
     await cache.synced()
-    await world.watches(1)
+    await until(lambda: world.proxy.open_watches == 1)
     line = (
         b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","creationTimestamp":null},'
         b'"spec":{"containers":null}}}\n'

@@ -262,6 +262,15 @@ def test_a_bound_pod_that_does_not_start_is_told_what_the_kubelet_says() -> None
     )
 
 
+def test_a_claim_that_a_quota_refused_is_said_so() -> None:
+    event = {
+        "kind": "Event", "metadata": {"name": "e"}, "type": "Warning", "lastTimestamp": "2026",
+        "reason": "FailedResourceClaimCreation", "message": "exceeded quota: gpus, limited: 2",
+    }  # fmt: skip
+    answer = explain(make.pod(limits=ASK_H100), *two_nodes(1), event)
+    assert answer.sentences[1] == "Its claim could not be made: exceeded quota: gpus, limited: 2."
+
+
 def test_a_claim_from_a_template_is_followed_before_and_after_it_is_made() -> None:
     template = {
         "kind": "ResourceClaimTemplate",
