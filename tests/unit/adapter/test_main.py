@@ -32,9 +32,10 @@ def process(root: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 async def first_snapshot(root: Path) -> pb.Snapshot:
     async with aio.insecure_channel(f"unix:{root}/adapter.sock") as channel:
-        stub = adapter_pb2_grpc.AdapterStub(channel)
+        stub = adapter_pb2_grpc.AdapterStub(channel)  # type: ignore[no-untyped-call]
         stream = stub.WatchCards(pb.WatchCardsRequest(), wait_for_ready=True, timeout=20)
-        return (await stream.read()).snapshot
+        answer: pb.WatchCardsResponse = await stream.read()
+        return answer.snapshot
 
 
 def children_of(pid: int) -> list[int]:

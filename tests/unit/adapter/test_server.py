@@ -54,7 +54,8 @@ async def serving(tmp_path: Path, *, heartbeat: float = 5.0) -> AsyncIterator[Se
         server.serving(adapter, socket),
         aio.insecure_channel(f"unix:{socket}") as channel,
     ):
-        yield Served(feed, adapter_pb2_grpc.AdapterStub(channel), host)
+        stub = adapter_pb2_grpc.AdapterStub(channel)  # type: ignore[no-untyped-call]
+        yield Served(feed, stub, host)
 
 
 def claim(uid: str, *addresses: str) -> pb.ClaimRequest:
