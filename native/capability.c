@@ -188,6 +188,13 @@ void capability_sync_static(void)
             capability_sync(card);
 }
 
+void sim_restart_energy(unsigned card)
+{
+    struct sim_live *live = &sim_host->cards[card].live;
+    __atomic_store_n(&live->energy_at_ns, sim_now_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&live->energy_mj, 0, __ATOMIC_RELAXED);
+}
+
 void sim_reset(const struct sim_facts *facts, struct sim_state *state)
 {
     for (unsigned error = 0; error < 2; error++)

@@ -28,5 +28,7 @@ void capability_sync_static(void);
 
 /* What a GPU reset does to a card; a reboot does more (simctl). */
 void sim_reset(const struct sim_facts *facts, struct sim_state *state);
+/* The energy counter begins anew with a reset: programs take a smaller value as its proof. */
+void sim_restart_energy(unsigned card);
 
 #endif

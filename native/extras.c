@@ -31,6 +31,7 @@ EXPORT nvmlReturn_t simReset(nvmlDevice_t device)
         struct sim_state *state = sim_begin(card);
         NEED(state, NVML_ERROR_NO_PERMISSION);
         sim_reset(&sim_host->cards[card].facts, state);
+        sim_restart_energy(card);
         sim_end(card);
         sim_futex_wake(&sim_host->cards[card].live.knob_futex);
         capability_sync(card);

@@ -19,7 +19,39 @@ static void raise_later(struct knob_effects *effects, uint64_t type, uint64_t da
     }
 }
 
-static const char *xid(struct sim_state *state, const char *value, struct knob_effects *effects)
+/* The driver tells of every change of the recovery action by Xid 154 and an event of its own. */
+static void announce_action(const struct sim_state *state, struct knob_effects *effects)
+{
+    raise_later(effects, NVML_EVENT_XID, 154);
+    raise_later(effects, NVML_EVENT_RECOVERY_ACTION, state->recovery_action);
+}
+
+/* Node reboot outweighs GPU reset, drain and reset, drain P2P, IMEX, nothing. */
+static void need_action(unsigned card, struct sim_state *state, unsigned action,
+                        struct knob_effects *effects)
+{
+    static const unsigned char weights[] = {0, 4, 5, 2, 3, 1};
+    if (!sim_host || sim_lacks(&sim_host->cards[card].facts, SIM_F_RECOVERY) ||
+        state->recovery_action >= sizeof weights ||
+        weights[action] <= weights[state->recovery_action])
+        return;
+    state->recovery_action = action;
+    announce_action(state, effects);
+}
+
+/* Xids after which only a reset helps, by NVIDIA's catalogue of 2025-10-29. */
+static bool needs_reset(unsigned long long number)
+{
+    static const unsigned short numbers[] = {46,  48,  62,  64,  79,  95,  109, 110,
+                                             119, 120, 136, 140, 143, 155, 156, 158};
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i] == number)
+            return true;
+    return false;
+}
+
+static const char *xid(unsigned card, struct sim_state *state, const char *value,
+                       struct knob_effects *effects)
 {
     unsigned long long number;
     effects->gpu_instance = effects->compute_instance = SIM_ANY;
@@ -29,10 +61,13 @@ static const char *xid(struct sim_state *state, const char *value, struct knob_e
     state->last_xid = number;
     state->xid_count++;
     raise_later(effects, NVML_EVENT_XID, number);
+    if (needs_reset(number))
+        need_action(card, state, 1, effects);
     return NULL;
 }
 
-static const char *lose(struct sim_state *state, const char *value, struct knob_effects *effects)
+static const char *lose(unsigned card, struct sim_state *state, const char *value,
+                        struct knob_effects *effects)
 {
     unsigned code;
     if (sscanf(value, "%u", &code) != 1 || (code != 15 && code != 999))
@@ -44,6 +79,7 @@ static const char *lose(struct sim_state *state, const char *value, struct knob_
     effects->fault = true;
     raise_later(effects, NVML_EVENT_XID, 79);
     raise_later(effects, NVML_EVENT_UNAVAILABLE, 79);
+    need_action(card, state, 1, effects);
     return NULL;
 }
 
@@ -169,8 +205,8 @@ static void clear(struct sim_state *state)
         state->utilization[i] = SIM_ANY;
 }
 
-static const char *plain(struct sim_state *state, const char *name, const char *value,
-                         struct knob_effects *effects)
+static const char *plain(unsigned card, struct sim_state *state, const char *name,
+                         const char *value, struct knob_effects *effects)
 {
     const struct key *key = key_find(state_keys, name);
     if (!key)
@@ -185,9 +221,9 @@ static const char *plain(struct sim_state *state, const char *name, const char *
         effects->instances = true;
     }
     if (!mistake && strcmp(name, "remap-pending") == 0 && state->remap_pending)
-        state->recovery_action = 1;
+        need_action(card, state, 1, effects);
     if (!mistake && strcmp(name, "recovery-action") == 0)
-        raise_later(effects, NVML_EVENT_RECOVERY_ACTION, state->recovery_action);
+        announce_action(state, effects);
     return mistake;
 }
 
@@ -196,9 +232,9 @@ const char *knob_apply(unsigned card, struct sim_state *state, const char *name,
 {
     effects->gpu_instance = effects->compute_instance = SIM_ANY;
     if (strcmp(name, "xid") == 0)
-        return xid(state, value, effects);
+        return xid(card, state, value, effects);
     if (strcmp(name, "lose") == 0)
-        return lose(state, value, effects);
+        return lose(card, state, value, effects);
     if (strncmp(name, "ecc.", 4) == 0)
         return ecc(state, name + 4, value, effects);
     if (strncmp(name, "nvlink-error.", 13) == 0)
@@ -220,7 +256,7 @@ const char *knob_apply(unsigned card, struct sim_state *state, const char *name,
     if (strncmp(name, "fail.", 5) == 0)
         return rule(state, name + 5, value);
     if (strcmp(name, "return") == 0) {
-        state->lost = 0;
+        state->lost = state->recovery_action = 0;
         return NULL;
     }
     if (strcmp(name, "clear") == 0) {
@@ -229,8 +265,9 @@ const char *knob_apply(unsigned card, struct sim_state *state, const char *name,
     }
     if (strcmp(name, "reset") == 0) {
         sim_reset(&sim_host->cards[card].facts, state);
+        sim_restart_energy(card);
         effects->instances = true;
         return NULL;
     }
-    return plain(state, name, value, effects);
+    return plain(card, state, name, value, effects);
 }

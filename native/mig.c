@@ -69,8 +69,10 @@ static nvmlReturn_t apply_mode(const struct view *view, struct sim_state *state,
         return NVML_ERROR_IN_USE;
     if (view->facts->mig_change == SIM_MIG_PENDING)
         return NVML_ERROR_RESET_REQUIRED;
-    if (view->facts->mig_change == SIM_MIG_BY_RESET)
+    if (view->facts->mig_change == SIM_MIG_BY_RESET) {
         sim_reset(view->facts, state);
+        sim_restart_energy(view->card);
+    }
     state->mig_current = mode;
     return NVML_SUCCESS;
 }

@@ -161,7 +161,7 @@ static void reboot_card(unsigned index)
         state->mig_current = state->mig_pending = before.mig_pending;
     state->generation = before.generation;
     sim_end(index);
-    __atomic_store_n(&sim_host->cards[index].live.energy_mj, 0, __ATOMIC_RELAXED);
+    sim_restart_energy(index);
     sim_futex_wake(&sim_host->cards[index].live.knob_futex);
     capability_sync(index);
 }

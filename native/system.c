@@ -31,9 +31,12 @@ EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int lengt
     return put_string(version, length, sim_host->driver_version);
 }
 
+/* The library knows its own version without the driver. */
 EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
-    ENTER_LIBRARY();
+    NEED_POINTER(version);
+    if (!library_ready() && sim_open(sim_default_folder()) != SIM_OK)
+        return NVML_ERROR_UNINITIALIZED;
     return put_string(version, length, sim_host->nvml_version);
 }
 

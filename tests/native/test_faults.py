@@ -32,6 +32,31 @@ def test_a_lost_card_answers_nothing_until_it_returns(
     assert n.nvmlDeviceGetUUID(card).startswith("GPU-a0b0c0d0")
 
 
+def test_an_xid_that_needs_a_reset_asks_for_it_until_the_reset(h100: hosts.Host) -> None:
+    card = n.nvmlDeviceGetHandleByIndex(0)
+    events = n.nvmlEventSetCreate()
+    types = n.nvmlEventTypeXidCriticalError | n.nvmlEventTypeGpuRecoveryAction
+    n.nvmlDeviceRegisterEvents(card, types, events)
+    h100.set(0, "xid=31", "xid=95", "xid=48")
+    got = [n.nvmlEventSetWait_v2(events, 1000) for _ in range(5)]
+    assert [(event.eventType, event.eventData) for event in got] == [
+        (8, 31), (8, 95), (8, 154), (0x8000, 1), (8, 48),
+    ]  # fmt: skip
+    assert h100.state()["recovery-action"] == n.NVML_GPU_RECOVERY_ACTION_GPU_RESET
+    h100.set(0, "reset=1")
+    field = n.nvmlDeviceGetFieldValues(card, [n.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])[0]
+    assert field.value.uiVal == n.NVML_GPU_RECOVERY_ACTION_NONE
+
+
+def test_the_energy_counter_begins_anew_with_a_reset(h100: hosts.Host) -> None:
+    card = n.nvmlDeviceGetHandleByIndex(0)
+    h100.set(0, "power-mw=500000000")
+    while n.nvmlDeviceGetTotalEnergyConsumption(card) < 1_000_000:
+        pass
+    h100.set(0, "power-mw=1000", "reset=1")
+    assert n.nvmlDeviceGetTotalEnergyConsumption(card) < 500_000
+
+
 def test_every_call_on_a_card_can_be_made_to_fail(h100: hosts.Host) -> None:
     card = n.nvmlDeviceGetHandleByIndex(0)
     h100.set(0, "fail=17")

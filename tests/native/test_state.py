@@ -25,7 +25,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def dying_writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("writer") / "dies-inside"
-    sources = [simulation.SOURCES / name for name in ("state.c", "client.c", "capability.c")]
+    names = ("state.c", "ring.c", "client.c", "capability.c")
+    sources = [simulation.SOURCES / name for name in names]
     source = hosts.DESCRIPTIONS / "dies-inside.c"
     include = f"-I{simulation.SOURCES}"
     subprocess.run(["gcc", "-pthread", include, "-o", program, source, *sources], check=True)
