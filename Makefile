@@ -33,10 +33,13 @@ fix: setup ## Mend what can be mended by itself
 fast: setup ## Unit, scenario, contract and architecture tests: no cluster
 	$(BIN)/pytest -q
 
+programs: setup ## Build Kubernetes and what else the lab runs (once)
+	$(BIN)/python -m gpudeck.lab.toolchain
+
 lab-test: setup ## The end-to-end tests in the lab
 	$(BIN)/pytest -q tests/lab --timeout 900
 
-test: check fast lab-test ## Everything that guards the project, each once
+test: check programs fast lab-test ## Everything that guards the project, each once
 
 soak: setup ## The end-to-end tests, long: random kills, many rounds
 	GPUDECK_SOAK=1 $(BIN)/pytest -q tests/lab --timeout 7200
@@ -58,4 +61,4 @@ lock: setup ## Pin the newest versions of the dependencies, by hash
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) -o requirements/product.lock
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) --all-extras -o requirements/dev.lock
 
-.PHONY: help setup check fix fast lab-test test soak lab demo golden bench lock
+.PHONY: help setup check fix fast programs lab-test test soak lab demo golden bench lock

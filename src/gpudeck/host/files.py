@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from pathlib import Path, PurePath
 
 from gpudeck import errors
@@ -29,7 +28,7 @@ def write_atomic(path: Path, content: bytes, *, mode: int = 0o644, durable: bool
     name starts with a dot and ends in `.tmp`, which CDI readers and the kubelet's
     plugin watcher pass over; `remove_leftovers` clears what a kill left behind.
     """
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}{_TEMPORARY}"
+    temporary = path.parent / f".{path.name}.{os.urandom(6).hex()}{_TEMPORARY}"
     try:
         _write(temporary, content, mode, durable)
         temporary.rename(path)

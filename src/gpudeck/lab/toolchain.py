@@ -14,6 +14,7 @@ import dataclasses
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -217,3 +218,11 @@ def _gather(built: list[Path]) -> Path:
         if not folder.is_dir():
             gathered.rename(folder)
     return folder
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{ensure(_say)}\n")
