@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin's process is killed from outside at its n-th system call, for every n.
 
-strace sends SIGKILL when a thread enters its n-th fsync, rename or sendmsg, n from 1 until
-a whole life from start to Unprepare has fewer. Whatever n is, the kubelet's calls succeed
-in the end, once the plugin was started again, and nothing is left behind. By default only
-some n are tried, since each costs two processes; GPUDECK_TEST_KILLS=all tries each.
+The calls are those that leave something behind: fsync, rename, unlink, sendmsg and their
+kin. n goes from 1 until a whole Prepare and Unprepare, or a whole start on what a killed
+plugin left, has fewer. Whatever n is, the plugin is started again, the kubelet repeats
+the call that broke as it does on a node, and then the world must be as it should.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import asyncio
 import contextlib
 import itertools
 import os
-import shutil
+import signal
+import socket
 import sys
-from collections.abc import Awaitable, Callable
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,83 +25,157 @@ import grpc.aio
 import pytest
 from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import device
+from tests.support import apiserver, tracing
 
 from gpudeck import settings
+from gpudeck.cdi import files, rendering
+from gpudeck.dra import allocations, checkpoint
+
+Survives = Callable[["Plugin", str, int], Awaitable[bool]]
+"""Kill at the n-th call of a family, look at the world; True if it had fewer calls."""
 
 GPUDECK = Path(sys.executable).with_name("gpudeck")
-ALL = os.environ.get("GPUDECK_TEST_KILLS") == "all"
 PATIENCE_SECONDS = 30.0
+AT_ONCE = 3
+"""Nodes that a test has at a time."""
+QUIET = (3, 0.03, 1_000_000)
+"""A process is idle when it used less than so many ns in each of three periods of 30 ms."""
 
-pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+THREADS = """
+import os, threading
+def work(name, file):
+    for _ in range(2):
+        os.fsync(file)
+        print(name, flush=True)
+file = os.memfd_create("x")
+input()
+for name in range(3):
+    thread = threading.Thread(target=work, args=(name, file))
+    thread.start()
+    thread.join()
+"""
 
 
 class Plugin:
-    """The plugin's process; strace kills its first life at the `number`-th `call`."""
+    """The plugin's process on its node: whoever needs it starts it again when it is dead."""
 
-    def __init__(self, world: World, call: str, number: int) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
-        self.lives = 0
-        fault = f"inject={call}:signal=KILL:when={number}"
-        self._fault = [
-            "strace",
-            "-D",
-            "-f",
-            "-qq",
-            "-o",
-            os.devnull,
-            "-e",
-            f"trace={call}",
-            "-e",
-            fault,
-        ]
         self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        """Start it, with the fault the first time, and wait until it is registered or dead."""
-        wrapped = self._fault if self.lives == 0 else []
-        self.lives += 1
-        self._process = await asyncio.create_subprocess_exec(
-            *wrapped,
-            str(GPUDECK),
-            "dra-plugin",
-            env={**os.environ, **environment(self.world)},
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while self.is_alive:
-                with contextlib.suppress(grpc.aio.AioRpcError, ValueError):
-                    await self.world.kubelet.register()
-                    return
-                await asyncio.sleep(0.02)
 
     @property
     def is_alive(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    async def insist(self, call: Callable[[], Awaitable[Any]]) -> None:
-        """Call as the kubelet does: again after an error, on a new process after a death."""
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def launch(self, *before: str) -> None:
+        """Start the process with `before` as the head of its command line."""
+        self._process = await asyncio.create_subprocess_exec(
+            *(*before, str(GPUDECK), "dra-plugin"),
+            env={**os.environ, **environment(self.world)},
+            stdin=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+
+    async def start(self) -> None:
+        """Start it, unless it runs, and register it as the kubelet does."""
+        if not self.is_alive:
+            await self.launch()
+            await self.registered()
+            assert self.is_alive, "the plugin ended at its start"
+
+    async def start_doomed(self, family: str, number: int) -> bool:
+        """Start it and kill it at the `number`-th call since its exec; False if it had fewer."""
+        await self.launch("/bin/sh", "-c", 'read -r line; exec "$0" "$@"')
+        assert self._process is not None
+        assert self._process.stdin is not None
+        async with self.doomed(family, number) as doom:
+            self._process.stdin.write(b"\n")
+            await self.registered()
+        return doom.struck
+
+    @contextlib.asynccontextmanager
+    async def doomed(self, family: str, number: int) -> AsyncIterator[tracing.Doom]:
+        """Inside the block, the process that runs now is killed at its `number`-th call."""
+        process = self._process
+        assert process is not None
+        async with tracing.doomed(process.pid, family, number) as doom:
+            yield doom
+        if doom.struck:
+            await process.wait()
+
+    async def registered(self) -> None:
+        """Wait until the kubelet has registered it, or until it is dead."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while self.is_alive:
+                with contextlib.suppress(grpc.aio.AioRpcError, ValueError):
+                    await self.world.kubelet.register()
+                    return
+                await asyncio.sleep(0.01)
+
+    async def idle(self) -> None:
+        """Wait until it is started and has nothing to do, so that what follows is the call's."""
+        await self.start()
+        periods, seconds, most = QUIET
+        quiet, last = 0, self._used()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while quiet < periods:
+                await asyncio.sleep(seconds)
+                now = self._used()
+                quiet, last = (quiet + 1 if now - last < most else 0), now
+
+    def _used(self) -> int:
+        """Nanoseconds that its threads have run."""
+        stats = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(each.read_text().split()[0]) for each in stats)
+
+    async def insist(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Call as the kubelet does: again when the connection broke or the adapter is not there.
+
+        Returns the answer for the one claim.
+        """
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
-                while not self.is_alive:
-                    await self.start()
-                if await self._succeeds(call):
-                    return
-                await asyncio.sleep(0.02)
+                await self.start()
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    (answer,) = (await call()).values()
+                    error = answer if isinstance(answer, str) else answer.error
+                    if not error.startswith("AdapterUnavailable: "):
+                        return answer
+                await asyncio.sleep(0.01)
 
-    async def _succeeds(self, call: Callable[[], Awaitable[Any]]) -> bool:
-        try:
-            answer = await asyncio.wait_for(call(), 10)
-        except (grpc.aio.AioRpcError, TimeoutError):
-            return False
-        (outcome,) = answer.values()
-        return not (outcome if isinstance(outcome, str) else outcome.error)
+    async def prepare(self, claim: dict[str, Any]) -> Any:
+        return await self.insist(lambda: self.world.kubelet.prepare(claim))
 
-    async def stop(self) -> None:
+    async def unprepare(self, claim: dict[str, Any]) -> Any:
+        return await self.insist(lambda: self.world.kubelet.unprepare(claim))
+
+    async def kill(self) -> None:
+        """End it at once, wherever it is; its sockets stay behind."""
         if self._process is not None:
-            if self.is_alive:
-                self._process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGKILL)
             await self._process.wait()
         await self.world.kubelet.close()
+
+
+@contextlib.asynccontextmanager
+async def node() -> AsyncIterator[Plugin]:
+    """A node of its own with four cards, whose plugin is not started yet."""
+    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
+        async with apiserver.ApiServer() as api:
+            world = World(Path(folder), api)
+            await world.adapter.start()
+            plugin = Plugin(world)
+            try:
+                yield plugin
+            finally:
+                await plugin.kill()
+                await world.adapter.stop()
 
 
 def environment(world: World) -> dict[str, str]:
@@ -110,32 +186,177 @@ def environment(world: World) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("call", "step"), [("fsync", 2), ("rename", 3), ("sendmsg", 5)])
-async def test_a_claim_comes_and_goes_whenever_the_plugin_is_killed(
-    stopped: World, call: str, step: int
-) -> None:
-    for number in itertools.count(1, 1 if ALL else step):
-        if await lives(stopped, call, number) == 1:
-            assert number > 5
-            return
+async def at_every_call(survives: Survives, *families: str) -> None:
+    """Try n = 1, 2, … of each family until one is not reached any more.
 
+    Families are independent: each has a node of its own, a few of them at a time.
+    """
+    turn = asyncio.Semaphore(AT_ONCE)
 
-async def lives(world: World, call: str, number: int) -> int:
-    """Go through a claim's whole life; return how many lives of the plugin it took."""
-    claim, other = world.claim("c", 1), world.claim("other", 1)
-    plugin = Plugin(world, call, number)
+    async def of(family: str) -> None:
+        async with turn, node() as plugin:
+            for number in itertools.count(1):
+                try:
+                    if await survives(plugin, family, number):
+                        break
+                except Exception as error:
+                    error.add_note(f"The plugin was to be killed at {family} number {number}.")
+                    raise
+            assert number > 1, f"no {family} was seen"
+
     try:
+        async with asyncio.TaskGroup() as group:
+            for family in families:
+                group.create_task(of(family))
+    except* tracing.CannotTraceError as error:
+        pytest.skip(str(error.exceptions[0]))
+
+
+async def test_calls_of_all_threads_of_a_process_count_together() -> None:
+    """Each of three threads makes two calls; the kill comes instead of the fourth call."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", "-c", THREADS),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with tracing.doomed(process.pid, "fsync", 4) as doom:
+            written, _ = await process.communicate(b"\n")
+    except tracing.CannotTraceError as error:
+        process.kill()
+        await process.communicate()
+        pytest.skip(str(error))
+    assert (doom.struck, written.split()) == (True, [b"0", b"0", b"1"])
+    assert process.returncode == -signal.SIGKILL
+
+
+async def test_a_claim_comes_and_goes_whenever_the_plugin_is_killed() -> None:
+    async def survives(plugin: Plugin, family: str, number: int) -> bool:
+        claim, other = (plugin.world.claim(f"{each}{number}", 1) for each in ("claim", "other"))
+        await plugin.idle()
+        traced = plugin.pid
+        async with plugin.doomed(family, number) as doom:
+            await comes(plugin, claim)
+            if plugin.pid != traced:
+                await is_refused(plugin, other, claim)
+            await goes(plugin, claim)
+        await comes(plugin, other)
+        await goes(plugin, other)
+        return not doom.struck
+
+    more = ["write"] if os.environ.get("GPUDECK_SOAK") else []
+    await at_every_call(survives, *more, "sendmsg", "rename", "fsync", "unlink")
+
+
+async def test_a_start_on_leftovers_is_finished_by_the_next_whenever_it_is_killed() -> None:
+    async def survives(plugin: Plugin, family: str, number: int) -> bool:
+        kept, begun, other = (
+            plugin.world.claim(f"{name}{number}", card)
+            for name, card in (("kept", 1), ("begun", 2), ("other", 1))
+        )
+        await comes(plugin, kept)
+        await plugin.kill()
+        leave_behind(plugin.world, begun)
+        struck = await plugin.start_doomed(family, number)
         await plugin.start()
-        await plugin.insist(lambda: world.kubelet.prepare(claim))
-        assert world.spec("c")["devices"][0]["name"] == f"uid-c-{device(1)}"
-        assert world.states() == {"c": "PrepareCompleted"}
-        await plugin.insist(lambda: world.kubelet.unprepare(claim))
-        assert world.states() == {}
-        await plugin.insist(lambda: world.kubelet.prepare(other))
-        assert (world.specs(), world.states()) == (["other"], {"other": "PrepareCompleted"})
-        await world.published(4)
-        await plugin.insist(lambda: world.kubelet.unprepare(other))
-        assert (world.specs(), world.states()) == ([], {})
-        return plugin.lives
-    finally:
-        await plugin.stop()
+        told = is_prepared(plugin.world, kept)
+        await is_refused(plugin, other, kept)
+        assert ids(await plugin.prepare(kept)) == told
+        await goes(plugin, kept)
+        await comes(plugin, begun)
+        await goes(plugin, begun)
+        return not struck
+
+    await at_every_call(survives, "unlink", "rename", "fsync")
+
+
+async def test_a_damaged_checkpoint_is_replaced_whenever_the_start_is_killed() -> None:
+    async def survives(plugin: Plugin, family: str, number: int) -> bool:
+        kept, other = (plugin.world.claim(f"{name}{number}", 1) for name in ("kept", "other"))
+        await comes(plugin, kept)
+        await plugin.kill()
+        plugin.world.checkpoint.write_bytes(b'{"version":"v1","che')
+        struck = await plugin.start_doomed(family, number)
+        await plugin.start()
+        (aside,) = plugin.world.data_dir.glob("checkpoint.corrupt-*")
+        aside.unlink()
+        await is_refused(plugin, other, kept)
+        plugin.world.forget_claim(f"other{number}")
+        await comes(plugin, kept)
+        await goes(plugin, kept)
+        return not struck
+
+    await at_every_call(survives, "rename", "fsync")
+
+
+async def comes(plugin: Plugin, claim: dict[str, Any]) -> None:
+    """Prepare succeeds, and what it answers is what the node has."""
+    answer = await plugin.prepare(claim)
+    assert answer.error == ""
+    assert ids(answer) == is_prepared(plugin.world, claim)
+
+
+async def is_refused(plugin: Plugin, claim: dict[str, Any], holder: dict[str, Any]) -> None:
+    """Prepare is refused because of the holder, and changes nothing."""
+    name = holder["metadata"]["name"]
+    error = (await plugin.prepare(claim)).error
+    assert error.startswith(f"DeviceHeld: device {device(1)} is held by claim t/{name} ")
+    await plugin.start()
+    assert plugin.world.specs() == [name]
+
+
+async def goes(plugin: Plugin, claim: dict[str, Any]) -> None:
+    """Unprepare succeeds and leaves nothing."""
+    assert await plugin.unprepare(claim) == ""
+    assert plugin.world.states() == {}
+    assert names(plugin.world) == set()
+
+
+def is_prepared(world: World, claim: dict[str, Any]) -> list[str]:
+    """The node has this claim and nothing else; return the ids of its CDI devices."""
+    name = claim["metadata"]["name"]
+    assert world.states() == {name: "PrepareCompleted"}
+    assert names(world) == {f"k8s.gpu.deckhouse.io-claim_uid-{name}.json"}
+    return [f"{world.spec(name)['kind']}={each['name']}" for each in world.spec(name)["devices"]]
+
+
+def ids(answer: Any) -> list[str]:
+    """The CDI devices that the kubelet was told."""
+    return [each for given in answer.devices for each in given.cdi_device_ids]
+
+
+def names(world: World) -> set[str]:
+    """Every file of the plugin beside those that it has while no claim is prepared."""
+    found = {
+        path.name
+        for folder in (world.data_dir, world.registry_dir, world.cdi_root)
+        for path in folder.iterdir()
+        if path.suffix != ".lock"
+    }
+    return found - {"checkpoint.json", "dra.sock", "gpu.deckhouse.io-reg.sock"}
+
+
+def leave_behind(world: World, begun: dict[str, Any]) -> None:
+    """What plugins leave that were killed in the middle of Prepare, of a write, and of an update.
+
+    A claim that is only begun, the CDI spec of one that nobody knows, files that were not
+    renamed yet, and the socket of another pod; its own sockets are left by the kill.
+    """
+    content = checkpoint.decode(world.checkpoint.read_bytes())
+    uid = begun["metadata"]["uid"]
+    held = allocations.HeldDevice(name=device(2), pool="node-0", requests=["r0"])
+    content.claims[uid] = checkpoint.Entry(
+        state=checkpoint.State.STARTED,
+        namespace="t",
+        name=begun["metadata"]["name"],
+        devices=[held],
+    )
+    world.checkpoint.write_bytes(checkpoint.encode(content))
+    files.Folder(world.cdi_root).write("uid-orphan", rendering.render("uid-orphan", {}))
+    for folder, name in (
+        (world.data_dir, "checkpoint.json"),
+        (world.cdi_root, "k8s.gpu.deckhouse.io-claim_uid-x.json"),
+    ):
+        (folder / f".{name}.0123456789ab.tmp").write_bytes(b"{")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(world.registry_dir / "gpu.deckhouse.io-gone-reg.sock"))

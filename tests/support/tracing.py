@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kill a process from outside when it enters its n-th system call of a family.
+
+strace's fault injection is not enough for a process with threads: strace 6.1 counts
+`when=N` for each thread by itself, so calls that threads share out among themselves
+are passed over. The small debugger in `tracer` counts all threads together, and the
+call that is n-th is not executed any more. It is a program beside the test, since
+ptrace binds a process to one thread of its tracer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import sys
+from collections.abc import AsyncIterator
+
+from tests.support import tracer
+
+
+class CannotTraceError(Exception):
+    """This machine, user or sandbox does not allow ptrace, or its call numbers are unknown."""
+
+
+@dataclasses.dataclass
+class Doom:
+    """What became of it; `struck` holds once the block has ended."""
+
+    struck: bool = False
+
+
+@contextlib.asynccontextmanager
+async def doomed(pid: int, family: str, number: int) -> AsyncIterator[Doom]:
+    """Inside the block, kill process `pid` at its `number`-th call of `family`, counted from now.
+
+    Raises CannotTraceError. After the block the process, if it lives, is not traced any more.
+    """
+    if not tracer.FAMILIES:
+        raise CannotTraceError(f"numbers of system calls of {os.uname().machine} are not known")
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-S", tracer.__file__, str(pid), family, str(number)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    doom = Doom()
+    try:
+        answer = (await program.stdout.readline()).decode().strip()
+        if answer != "ready":
+            raise CannotTraceError(answer or f"process {pid} has ended")
+        yield doom
+    finally:
+        # Tracees of a tracer that ends go on as if nothing had been.
+        with contextlib.suppress(ProcessLookupError):
+            program.terminate()
+        doom.struck = b"struck" in await program.stdout.read()
+        await program.wait()
