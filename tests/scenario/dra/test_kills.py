@@ -36,6 +36,8 @@ Survives = Callable[["Plugin", str, int], Awaitable[bool]]
 
 GPUDECK = Path(sys.executable).with_name("gpudeck")
 PATIENCE_SECONDS = 30.0
+RESIDENT = "resident"
+"""A claim that is prepared before the first kill and must not be touched by any."""
 AT_ONCE = 3
 """Nodes that a test has at a time."""
 QUIET = (3, 0.03, 1_000_000)
@@ -165,13 +167,15 @@ class Plugin:
 
 @contextlib.asynccontextmanager
 async def node() -> AsyncIterator[Plugin]:
-    """A node of its own with four cards, whose plugin is not started yet."""
+    """A node of its own with four cards, one of them held by the resident claim throughout."""
     with tempfile.TemporaryDirectory(prefix="dra-") as folder:
         async with apiserver.ApiServer() as api:
             world = World(Path(folder), api)
             await world.adapter.start()
             plugin = Plugin(world)
+            resident = world.claim(RESIDENT, 3)
             try:
+                assert (await plugin.prepare(resident)).error == ""
                 yield plugin
             finally:
                 await plugin.kill()
@@ -282,6 +286,7 @@ async def test_a_damaged_checkpoint_is_replaced_whenever_the_start_is_killed() -
         aside.unlink()
         await is_refused(plugin, other, kept)
         plugin.world.forget_claim(f"other{number}")
+        assert (await plugin.prepare(plugin.world.claim(RESIDENT, 3))).error == ""
         await comes(plugin, kept)
         await goes(plugin, kept)
         return not struck
@@ -302,22 +307,27 @@ async def is_refused(plugin: Plugin, claim: dict[str, Any], holder: dict[str, An
     error = (await plugin.prepare(claim)).error
     assert error.startswith(f"DeviceHeld: device {device(1)} is held by claim t/{name} ")
     await plugin.start()
-    assert plugin.world.specs() == [name]
+    assert plugin.world.specs() == sorted([name, RESIDENT])
 
 
 async def goes(plugin: Plugin, claim: dict[str, Any]) -> None:
     """Unprepare succeeds and leaves nothing."""
     assert await plugin.unprepare(claim) == ""
-    assert plugin.world.states() == {}
-    assert names(plugin.world) == set()
+    has_nothing_but(plugin.world)
 
 
 def is_prepared(world: World, claim: dict[str, Any]) -> list[str]:
     """The node has this claim and nothing else; return the ids of its CDI devices."""
     name = claim["metadata"]["name"]
-    assert world.states() == {name: "PrepareCompleted"}
-    assert names(world) == {f"k8s.gpu.deckhouse.io-claim_uid-{name}.json"}
+    has_nothing_but(world, name)
     return [f"{world.spec(name)['kind']}={each['name']}" for each in world.spec(name)["devices"]]
+
+
+def has_nothing_but(world: World, *claims: str) -> None:
+    """The resident and these claims are prepared; of no other there is any file or entry."""
+    held = {RESIDENT, *claims}
+    assert world.states() == dict.fromkeys(held, "PrepareCompleted")
+    assert names(world) == {f"k8s.gpu.deckhouse.io-claim_uid-{each}.json" for each in held}
 
 
 def ids(answer: Any) -> list[str]:
@@ -326,7 +336,7 @@ def ids(answer: Any) -> list[str]:
 
 
 def names(world: World) -> set[str]:
-    """Every file of the plugin beside those that it has while no claim is prepared."""
+    """Every file of the plugin beside those that it has without any claim."""
     found = {
         path.name
         for folder in (world.data_dir, world.registry_dir, world.cdi_root)
