@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write every generated file anew, or with `--check` say which ones are out of date.
 
-Generated are the protocol stubs (from `protos/`) and the CRDs (from the wire
-structs). They are committed so that neither an installation nor a reader needs
-the generators.
+Generated are the protocol stubs (from `protos/`), the CRDs (from the wire structs) and
+pages of docs/reference (`reference`). They are committed so that neither an installation
+nor a reader needs the generators.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tests.golden import reference
 
 ROOT = Path(__file__).parents[2]
 LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
@@ -47,6 +49,10 @@ def write(target: Path) -> list[Path]:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
     )
+    folder = target / "docs" / "reference"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in reference.pages(ROOT / "charts" / "gpudeck").items():
+        (folder / name).write_text(text, encoding="utf-8")
     return sorted(path for path in target.rglob("*") if path.is_file())
 
 
