@@ -202,6 +202,9 @@ def kubelet_config(node: Node, cgroup: str) -> dict[str, Any]:
         "nodeStatusUpdateFrequency": "1s",
         # Tests kill processes by the dozen; a real node waits up to five minutes between starts.
         "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+        # A refused NodePrepareResources is tried again at this pace (kubelet 1.37); a minute by
+        # default.
+        "syncFrequency": "5s",
         "serializeImagePulls": False,
         "registryPullQPS": 0,
         "kubeAPIQPS": 200,
