@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 
@@ -52,7 +53,16 @@ async def doomed(pid: int, family: str, number: int) -> AsyncIterator[Doom]:
         yield doom
     finally:
         # Tracees of a tracer that ends go on as if nothing had been.
-        with contextlib.suppress(ProcessLookupError):
-            program.terminate()
+        send(program, signal.SIGTERM)
         doom.struck = b"struck" in await program.stdout.read()
         await program.wait()
+
+
+def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Signal a process that may be ending right now.
+
+    `Process.send_signal` of Python 3.11 would take the exit status from asyncio's own waiter.
+    """
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
