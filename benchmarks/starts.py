@@ -14,7 +14,7 @@ from benchmarks.figures import Figure
 from benchmarks.world import NAMESPACE, World, watched
 from gpudeck.api import labels
 from gpudeck.api.core import Pod
-from gpudeck.api.resources import PHYSICAL_GPU, POD, RESOURCE_SLICE
+from gpudeck.api.resources import PHYSICAL_GPU, RESOURCE_SLICE
 
 ROUNDS = 6
 GROUP = "Start"
@@ -34,7 +34,6 @@ async def plugin(world: World) -> list[Figure]:
             plugin_in_pod.append(seen - world.process("dra-plugin").start)
             adapter_in_pod.append(seen - world.process("adapter nvidia").start)
             await world.settled()
-            # The first restart of a pod's container is immediate, so the new pod takes it.
             await world.kill("dra-plugin")
             await world.delete_all(RESOURCE_SLICE, field=f"spec.nodeName={world.node}")
             published.arm()
@@ -81,16 +80,8 @@ async def agent(world: World) -> list[Figure]:
     cache = world.physical_gpus()
     selector = f"{labels.NODE}={world.node}"
     async with watched(cache, lambda found: _described(found) == world.cards) as described:
-        for number in range(ROUNDS):
-            if number % 2 == 0:
-                await world.kill("node-agent")
-            else:  # A second kill of the same pod would wait for the kubelet's patience.
-                await world.delete_all(
-                    POD,
-                    field=f"spec.nodeName={world.node}",
-                    label="app.kubernetes.io/component=gpu-node-agent",
-                )
-                await _ended(world)
+        for _ in range(ROUNDS):
+            await world.kill("node-agent")
             await world.delete_all(PHYSICAL_GPU, label=selector)
             described.arm()
             seen = await described.moment()
@@ -123,21 +114,6 @@ async def _pod_made(world: World, published: Any) -> tuple[float, float]:
         await world.label("nvidia")
         created = await made.moment()
         return await published.moment(), created
-
-
-async def _ended(world: World) -> None:
-    """Wait until the deleted pod of the node agent is gone."""
-
-    def gone(found: dict[str, Pod]) -> bool:
-        return not any(
-            key.startswith(f"{NAMESPACE}/gpu-node-agent") and each.metadata.deletion_timestamp
-            for key, each in found.items()
-        )
-
-    async with watched(world.pods(NAMESPACE), gone) as ended:
-        ended.arm()
-        ended.look()
-        await ended.moment()
 
 
 def _adapters(world: World, found: dict[str, Pod]) -> list[str]:

@@ -27,7 +27,7 @@ from gpudeck.lab import state
 T = TypeVar("T")
 NAMESPACE = "gpudeck-system"
 PATIENCE_SECONDS = 180.0
-"""The kubelet starts a container that was killed again and again only after a while."""
+"""Longer than anything that is waited for takes when all is well."""
 
 
 @dataclasses.dataclass
