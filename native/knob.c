@@ -257,6 +257,8 @@ const char *knob_apply(unsigned card, struct sim_state *state, const char *name,
         return rule(state, name + 5, value);
     if (strcmp(name, "return") == 0) {
         state->lost = state->recovery_action = 0;
+        /* A card comes back to the bus by starting anew. */
+        sim_restart_energy(card);
         return NULL;
     }
     if (strcmp(name, "clear") == 0) {

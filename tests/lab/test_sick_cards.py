@@ -66,6 +66,8 @@ def test_a_card_that_leaves_the_bus_is_lost_and_found(lab: Lab) -> None:
             if each["metadata"]["labels"]["gpu.deckhouse.io/node"] == "node-1"
         ]
 
-    lab.eventually("three cards are left", lambda: phases().count("Ready") == 3, seconds=60)
+    lab.eventually("three cards are left", lambda: phases().count("Ready") == 3)
+    lab.eventually("three are published", lambda: devices(lab, "node-1") == 3)
     lab.lab("gpu", "node-1", "0", "return")
-    lab.eventually("four cards again", lambda: phases().count("Ready") == 4, seconds=60)
+    lab.eventually("four cards again", lambda: phases().count("Ready") == 4, seconds=90)
+    lab.eventually("four are published", lambda: devices(lab, "node-1") == 4)

@@ -48,12 +48,15 @@ def test_an_xid_that_needs_a_reset_asks_for_it_until_the_reset(h100: hosts.Host)
     assert field.value.uiVal == n.NVML_GPU_RECOVERY_ACTION_NONE
 
 
-def test_the_energy_counter_begins_anew_with_a_reset(h100: hosts.Host) -> None:
+@pytest.mark.parametrize("beginning", [["reset=1"], ["lose=15", "return=1"]])
+def test_the_energy_counter_begins_anew_with_a_reset_or_a_return(
+    h100: hosts.Host, beginning: list[str]
+) -> None:
     card = n.nvmlDeviceGetHandleByIndex(0)
     h100.set(0, "power-mw=500000000")
     while n.nvmlDeviceGetTotalEnergyConsumption(card) < 1_000_000:
         pass
-    h100.set(0, "power-mw=1000", "reset=1")
+    h100.set(0, "power-mw=1000", *beginning)
     assert n.nvmlDeviceGetTotalEnergyConsumption(card) < 500_000
 
 
