@@ -27,9 +27,9 @@ def load(path: Path) -> Results:
 
 
 def merge(old: Sequence[Figure], new: Sequence[Figure]) -> list[Figure]:
-    """The new figures in the place of old ones; groups that were measured now lose what is gone."""
-    measured = {each.group for each in new}
-    return [each for each in old if each.group not in measured] + list(new)
+    """The new figures instead of all that the same commands measured before."""
+    measured = {each.command for each in new}
+    return [each for each in old if each.command not in measured] + list(new)
 
 
 def keep(results: Results, folder: Path) -> None:
@@ -68,7 +68,7 @@ def _told(figures: Sequence[Figure]) -> Iterable[str]:
     """The commands of a group, each with its day and the machine's load then."""
     for command in dict.fromkeys(each.command for each in figures):
         first = next(each for each in figures if each.command == command)
-        yield f"`{command}`, {first.when}, load average before it {shown(first.load)}."
+        yield f"- `{command}`, {first.when}, load average before it {shown(first.load)}."
 
 
 def _table(figures: Sequence[Figure]) -> Iterable[str]:

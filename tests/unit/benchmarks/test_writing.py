@@ -16,8 +16,10 @@ def figure(key: str, group: str = "Start", *values: float) -> Figure:
     )
 
 
-def test_a_group_that_was_measured_again_replaces_the_old_one() -> None:
-    old = [figure("a"), figure("gone"), figure("other", "Pods")]
+def test_a_command_that_measured_again_replaces_what_it_measured_before() -> None:
+    other = figure("other", "Start")
+    other.command = "measure something else"
+    old = [figure("a"), figure("gone"), other]
     merged = writing.merge(old, [figure("a", "Start", 2.0)])
     assert [(each.key, each.values) for each in merged] == [("other", [1.0]), ("a", [2.0])]
 
