@@ -34,7 +34,10 @@ class Layout:
 
     def manifest(self, name: str, reference: str) -> tuple[str, str] | None:
         """Digest (hex) and media type of an image by tag or digest, or None."""
-        index = json.loads((self._folder / "index.json").read_bytes())
+        try:
+            index = json.loads((self._folder / "index.json").read_bytes())
+        except FileNotFoundError:
+            return None
         candidates = [
             entry
             for entry in index["manifests"]
