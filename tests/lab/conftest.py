@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,24 +11,8 @@ from tests.support import lab as labs
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[labs.Lab]:
-    """The lab `test`: node-0 has 8 H100, node-1 has 4 A100.
-
-    `GPUDECK_TEST_LAB=NAME` takes a lab that runs already and leaves it running.
-    """
-    given = os.environ.get("GPUDECK_TEST_LAB")
-    lab = labs.Lab(given or "test")
-    if not given:
-        lab.lab("down")
-    lab.lab("up", "--machine", "h100-x8", "--machine", "a100-40gb-x4", timeout=3000)
-    try:
-        assert lab.kubeconfig
-        lab.lab("install")
-        lab.apply(labs.gpu_class("h100", products=["*H100*"]))
-        lab.eventually("12 cards are Free", lambda: len(lab.gpus()) == 12 and lab.all_free())
-        yield lab
-    finally:
-        if not given:
-            lab.lab("down")
+    """The lab `test`: node-0 has 8 H100, node-1 has 4 A100."""
+    yield from labs.two_nodes("test")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,28 @@ class Lab:
             gpu.get("status", {}).get("occupancy", {}).get("state") for gpu in self.gpus().values()
         ]
         return bool(states) and all(state == "Free" for state in states)
+
+
+def two_nodes(name: str, *options: str) -> Iterator[Lab]:
+    """Boot a lab with 8 H100 and 4 A100, install gpudeck, and end it afterwards.
+
+    `GPUDECK_TEST_LAB=NAME` takes a lab that runs already and leaves it running.
+    """
+    given = os.environ.get("GPUDECK_TEST_LAB")
+    lab = Lab(given or name)
+    try:
+        if not given:
+            lab.lab("down")
+            machines = ("--machine", "h100-x8", "--machine", "a100-40gb-x4")
+            lab.lab("up", *machines, *options, timeout=3000)
+            lab.lab("install")
+        assert lab.kubeconfig
+        lab.apply(gpu_class("h100", products=["*H100*"]))
+        lab.eventually("12 cards are Free", lambda: len(lab.gpus()) == 12 and lab.all_free())
+        yield lab
+    finally:
+        if not given:
+            lab.lab("down")
 
 
 def is_ready(pod: Object) -> bool:
