@@ -153,6 +153,14 @@ def list_labs(as_json: bool) -> None:
 
 
 @lab.command()
+def image() -> None:
+    """Build the product's image and print where skopeo finds it."""
+    _need_root()
+    built = supplies.gather(Progress(supplies.STEPS)).images
+    click.echo(f"oci:{built.layout}:{built.product.rpartition(':')[2]}")
+
+
+@lab.command()
 @named
 def kubeconfig(name: str) -> None:
     """Print the path of the lab's kubeconfig."""
