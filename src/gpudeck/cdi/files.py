@@ -23,13 +23,17 @@ class Folder:
 
     def write(self, claim_uid: str, content: bytes) -> None:
         """Make the claim's spec hold `content`; makes the folder if it is missing."""
-        root.Root().make_directory(self.path.as_posix())
-        files.write_atomic(self._file(claim_uid), content, mode=0o644)
+        file = self._file(claim_uid)
+        try:
+            files.write_atomic(file, content, mode=0o644)
+        except NotFoundError:
+            root.Root().make_directory(self.path.as_posix())
+            files.write_atomic(file, content, mode=0o644)
 
     def read(self, claim_uid: str) -> bytes | None:
         """The claim's spec, None if there is none."""
         try:
-            return root.Root().read_bytes(self._file(claim_uid).as_posix())
+            return files.read(self._file(claim_uid))
         except NotFoundError:
             return None
 

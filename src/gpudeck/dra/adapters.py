@@ -50,7 +50,7 @@ class Adapter:
         self.vendor = ""
         self.cards: dict[str, adapter_pb2.Card] | None = None
         """By DRA device name; None until the first snapshot."""
-        self.is_connected = False
+        self._current = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
         self._identify = self._unary("Identify", adapter_pb2.IdentifyResponse)
@@ -68,6 +68,11 @@ class Adapter:
             request_serializer=lambda request: request.SerializeToString(),
             response_deserializer=response.FromString,
         )
+
+    @property
+    def is_connected(self) -> bool:
+        """The adapter that answers now has told its cards."""
+        return self._current.is_set()
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call back whenever the inventory or the connection changed."""
@@ -110,18 +115,17 @@ class Adapter:
             call.cancel()
 
     def _take(self, response: adapter_pb2.WatchCardsResponse) -> None:
-        first = not self.is_connected
-        self.is_connected = True
-        if first:
+        if not response.HasField("snapshot"):
+            return
+        self.cards = by_device(response.snapshot.cards)
+        if not self.is_connected:
+            self._current.set()
             log.info("Connected to the adapter", vendor=self.vendor)
-        if response.HasField("snapshot"):
-            self.cards = by_device(response.snapshot.cards)
-        if first or response.HasField("snapshot"):
-            self._tell()
+        self._tell()
 
     def _lost(self, why: str) -> None:
         if self.is_connected:
-            self.is_connected = False
+            self._current.clear()
             log.warning("Lost the adapter", vendor=self.vendor, error=why)
             self._tell()
 
@@ -130,11 +134,15 @@ class Adapter:
             changed()
 
     async def reach(self) -> None:
-        """Wait a moment for a restarting adapter. Raises UnavailableError."""
+        """Wait a moment for a restarting adapter and its cards. Raises UnavailableError.
+
+        The kubelet (1.37) repeats a refused Prepare only after a minute or more.
+        """
         if self.is_connected:
             return
         try:
-            await asyncio.wait_for(self._channel.channel_ready(), REACH_SECONDS)
+            async with asyncio.timeout(REACH_SECONDS):
+                await self._current.wait()
         except TimeoutError as error:
             raise UnavailableError(
                 f"the {self.vendor or 'card'} adapter on this node does not answer; "

@@ -3,9 +3,10 @@
 
 The file is the only memory: two plugins may serve at once during an update, so each
 call reads it under the lock of `preparing` and writes it before the lock is given
-back. It goes through two states a claim: PrepareStarted before anything is made,
-PrepareCompleted last. Each entry holds the bytes of its CDI spec, so that a lost spec
-is made again without anybody's help.
+back. Bytes that this process wrote or read last are not decoded again. It goes through
+two states a claim: PrepareStarted before anything is made, PrepareCompleted last. Each
+entry holds the bytes of its CDI spec, so that a lost spec is made again without
+anybody's help.
 
 Unknown fields are passed over and an entry that cannot be read is set aside, so a
 downgrade can still unprepare. A file that is no checkpoint raises `CorruptError`;
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -23,7 +25,7 @@ import msgspec
 from gpudeck.api.meta import Wire
 from gpudeck.dra.allocations import HeldDevice
 from gpudeck.errors import NotFoundError, TerminalError
-from gpudeck.host import files, root
+from gpudeck.host import files
 
 VERSION = "v1"
 
@@ -44,7 +46,7 @@ class State(enum.StrEnum):
 
 
 class Entry(Wire):
-    """One claim."""
+    """One claim. Never changed but replaced, since what was read is kept for the next call."""
 
     state: State
     namespace: str = ""
@@ -68,6 +70,12 @@ class Content(msgspec.Struct):
     is_partial: bool = False
     """Rebuilt without the API server's list of claims, which is still to be looked at."""
 
+    def copy(self) -> Content:
+        """Another content with the same entries."""
+        return msgspec.structs.replace(
+            self, claims=dict(self.claims), quarantined=dict(self.quarantined)
+        )
+
     def forget(self, claim_uid: str) -> bool:
         """Drop the claim; False if it was not there."""
         known = self.claims.pop(claim_uid, None), self.quarantined.pop(claim_uid, None)
@@ -88,11 +96,18 @@ class _Data(Wire):
 
 def encode(content: Content) -> bytes:
     """The bytes of the file."""
-    claims = {uid: msgspec.Raw(msgspec.json.encode(each)) for uid, each in content.claims.items()}
+    return _joined(content, {uid: _encoded(each) for uid, each in content.claims.items()})
+
+
+def _encoded(entry: Entry) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(entry))
+
+
+def _joined(content: Content, entries: Mapping[str, msgspec.Raw]) -> bytes:
     data = msgspec.json.encode(
         _Data(
             boot_id=content.boot_id,
-            claims={**content.quarantined, **claims},
+            claims={**content.quarantined, **entries},
             is_partial=content.is_partial,
         )
     )
@@ -132,22 +147,30 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._last: tuple[bytes, Content] | None = None
+        self._encoded: dict[str, tuple[Entry, msgspec.Raw]] = {}
 
     def read(self) -> Content | None:
         """The content, None if there is no file. Raises CorruptError."""
         try:
-            raw = root.Root().read_bytes(self.path.as_posix())
+            raw = files.read(self.path)
         except NotFoundError:
             return None
-        return decode(raw)
+        last = self._last
+        if last is None or last[0] != raw:
+            last = self._last = raw, decode(raw)
+        return last[1].copy()
 
-    def write(self, content: Content, *, durable: bool = True) -> None:
-        """Replace the file. Not `durable`: a power cut may lose the change, a kill may not.
-
-        That is enough for PrepareStarted: after a power cut the boot id has changed,
-        and all entries of the earlier boot are dropped.
-        """
-        files.write_atomic(self.path, encode(content), mode=0o600, durable=durable)
+    def write(self, content: Content, *, durable: bool) -> None:
+        """Replace the file. Not `durable`: a power cut may lose the change, a kill may not."""
+        known = self._encoded
+        self._encoded = {
+            uid: known[uid] if uid in known and known[uid][0] is entry else (entry, _encoded(entry))
+            for uid, entry in content.claims.items()
+        }
+        raw = _joined(content, {uid: each[1] for uid, each in self._encoded.items()})
+        files.write_atomic(self.path, raw, mode=0o600, durable=durable)
+        self._last = raw, content.copy()
 
     def set_aside(self) -> Path:
         """Keep an unusable file under another name and return it."""

@@ -6,14 +6,20 @@ before is trusted after it was taken. Reading drops what an earlier boot left (i
 files lay on a tmpfs, its devices are released) and replaces a checkpoint that is
 corrupt, or missing beside CDI specs of ours, by what `recovering` finds. The file is a
 few kilobytes that were just written, so it is read in place; writes go through a thread.
+
+No call waits for the disk: what a call writes survives the end of any process, and after
+a power cut the boot id has changed and all entries are dropped. The disk is told right
+afterwards, so that a power cut does not leave half a file. Only where the host has no
+boot id does each write wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from gpudeck import logs
 from gpudeck.cdi.files import Folder
@@ -25,6 +31,21 @@ log = logs.get(__name__)
 
 LOCK_SECONDS = 20.0
 """The kubelet gives a call 45 s; a caller that waits longer than this is told so instead."""
+
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+async def whole(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `function` in a thread and wait for its end, even when the call is cancelled meanwhile:
+    a write must not go on when the lock has been given back."""
+    running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
 
 
 class Ledger:
@@ -44,6 +65,8 @@ class Ledger:
         self._events = node_events
         self._boot_id = boot_id
         self._turn = asyncio.Lock()
+        self._is_unsynced = False
+        self._syncing: asyncio.Task[None] | None = None
 
     def glance(self) -> checkpoint.Content:
         """The content without the lock: good for guessing what a call will need."""
@@ -75,15 +98,30 @@ class Ledger:
                 yield await self._load()
         finally:
             self._turn.release()
+            if self._is_unsynced and (self._syncing is None or self._syncing.done()):
+                self._syncing = asyncio.create_task(self._sync())
 
     async def save(self, content: checkpoint.Content) -> None:
-        """Write the content; only inside `opened`."""
-        await asyncio.to_thread(self.write, content)
+        """Write the content and wait for the disk; only inside `opened`."""
+        await whole(self._write, content, durable=True)
 
-    def write(self, content: checkpoint.Content, *, durable: bool = True) -> None:
-        """Like `save`, for a caller that is in a thread already."""
+    def write(self, content: checkpoint.Content) -> None:
+        """Write the content, for a caller that is in a thread already; only inside `opened`."""
+        self._write(content, durable=self._boot_id is None)
+        self._is_unsynced = True
+
+    def _write(self, content: checkpoint.Content, *, durable: bool) -> None:
         self._store.write(content, durable=durable)
         metrics.prepared_claims.set(len(content.claims))
+
+    async def _sync(self) -> None:
+        """Tell the disk what calls have written; those that write meanwhile make it go on."""
+        while self._is_unsynced:
+            self._is_unsynced = False
+            try:
+                await asyncio.to_thread(files.sync, self._store.path)
+            except GpudeckError as error:
+                log.warning("Cannot sync the checkpoint", error=error)
 
     async def clean(self) -> None:
         """Undo what a killed plugin left half done, at the start.
@@ -99,7 +137,7 @@ class Ledger:
             for uid in started:
                 content.forget(uid)
             kept = {*content.claims, *content.quarantined}
-            removed = await asyncio.to_thread(self._sweep, kept)
+            removed = await whole(self._sweep, kept)
             await self.save(content)
             for uid in content.quarantined:
                 self._events.entry_quarantined(uid, "it is of another version or damaged")

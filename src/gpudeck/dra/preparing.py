@@ -16,6 +16,8 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
 from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resource, resources
@@ -86,7 +88,7 @@ class Preparer:
         refused = await self._give_back(known, claims)
         done = [claim.uid for claim in claims if claim.uid not in refused]
         async with self._ledger.opened() as content:
-            await asyncio.to_thread(self._forget, content, done)
+            await ledger.whole(self._forget, content, done)
         return {claim.uid: refused.get(claim.uid) for claim in claims}
 
     async def _fetch(self, claims: Sequence[Reference]) -> dict[str, Outcome]:
@@ -128,25 +130,29 @@ class Preparer:
         """Answer for a prepared claim, after making its CDI spec again if need be."""
         driver = self._driver(entry.devices) if self._adapter.is_connected else None
         if driver not in (None, entry.driver_version):
-            await self._refresh(content, claim, entry)
+            entry = await self._refresh(content, claim, entry)
         spec = (entry.spec or "").encode()
         if self._folder.read(claim.uid) != spec:
             log.warning("Making a CDI spec again", claim=claim, uid=claim.uid)
-            await asyncio.to_thread(self._folder.write, claim.uid, spec)
+            await ledger.whole(self._folder.write, claim.uid, spec)
         return entry.devices
 
-    async def _refresh(self, content: Content, claim: Reference, entry: Entry) -> None:
-        """Have the adapter describe the devices anew; without success the old spec stays."""
+    async def _refresh(self, content: Content, claim: Reference, entry: Entry) -> Entry:
+        """Have the adapter describe the devices anew; without success the old entry stays."""
         fresh = Fresh(claim, entry.devices, entry)
         try:
             answer = await self._adapter.prepare(self._request([fresh]))
             (prepared,) = answer.claims
-            entry.spec = edits.spec_of(claim, _names(entry.devices), prepared).decode()
+            spec = edits.spec_of(claim, _names(entry.devices), prepared)
         except (GpudeckError, ValueError) as error:
             log.warning("Cannot renew a CDI spec", claim=claim, uid=claim.uid, error=error)
-            return
-        entry.driver_version = self._driver(entry.devices)
-        await self._ledger.save(content)
+            return entry
+        renewed = msgspec.structs.replace(
+            entry, spec=spec.decode(), driver_version=self._driver(entry.devices)
+        )
+        content.claims[claim.uid] = renewed
+        await ledger.whole(self._ledger.write, content)
+        return renewed
 
     def _driver(self, devices: Sequence[HeldDevice]) -> str | None:
         """The version of the driver that serves the devices; None when it is not known."""
@@ -181,14 +187,18 @@ class Preparer:
 
     async def _finish(self, content: Content, fresh: Sequence[Fresh]) -> dict[str, Outcome]:
         """Have the adapter prepare, write the specs, and only then complete the entries."""
-        await asyncio.to_thread(self._ledger.write, content, durable=False)
-        # An adapter that does not answer leaves the claims started: nobody knows what it did.
+        # For a whole card the adapter changes nothing, so it need not wait for the entry.
+        asked = asyncio.create_task(self._adapter.prepare(self._request(fresh)))
         try:
-            answer = await self._adapter.prepare(self._request(fresh))
+            await ledger.whole(self._ledger.write, content)
+            answer = await asked
         except UnavailableError as error:
+            # An adapter that does not answer leaves the claims started: nobody knows what it did.
             return {each.claim.uid: error for each in fresh}
+        finally:
+            asked.cancel()
         answers = {each.uid: each for each in answer.claims}
-        return await asyncio.to_thread(self._complete, content, fresh, answers)
+        return await ledger.whole(self._complete, content, fresh, answers)
 
     def _complete(
         self,
@@ -201,7 +211,8 @@ class Preparer:
         for each in fresh:
             uid = each.claim.uid
             try:
-                outcomes[uid] = self._settle(content.claims[uid], each, answers.get(uid))
+                content.claims[uid] = self._settle(content.claims[uid], each, answers.get(uid))
+                outcomes[uid] = each.devices
             except GpudeckError as error:
                 outcomes[uid] = error
                 content.forget(uid)
@@ -212,16 +223,19 @@ class Preparer:
 
     def _settle(
         self, entry: Entry, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
-    ) -> list[HeldDevice]:
+    ) -> Entry:
         names = _names(fresh.devices)
         spec = edits.spec_of(fresh.claim, names, answer)
         self._folder.write(fresh.claim.uid, spec)
-        entry.spec, entry.state = spec.decode(), State.COMPLETED
-        entry.driver_version = self._driver(fresh.devices)
         log.info(
             "Prepared a claim", claim=fresh.claim, uid=fresh.claim.uid, devices=",".join(names)
         )
-        return entry.devices
+        return msgspec.structs.replace(
+            entry,
+            state=State.COMPLETED,
+            spec=spec.decode(),
+            driver_version=self._driver(fresh.devices),
+        )
 
     def _request(self, fresh: Iterable[Fresh]) -> adapter_pb2.PrepareRequest:
         return adapter_pb2.PrepareRequest(

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from gpudeck.api import labels, names, resource
 from gpudeck.cdi import rendering
 from gpudeck.dra.allocations import HeldDevice
@@ -47,10 +49,11 @@ def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node:
         if entry is None:
             if shown.intersection(each.name for each in devices if each.is_exclusive):
                 continue
-            entry = content.claims[meta.uid or ""] = Entry(state=State.RECOVERED)
+            entry = Entry(state=State.RECOVERED)
         if entry.state is State.RECOVERED:
-            entry.namespace, entry.name = meta.namespace or "", meta.name
-            entry.devices = devices
+            content.claims[meta.uid or ""] = msgspec.structs.replace(
+                entry, namespace=meta.namespace or "", name=meta.name, devices=devices
+            )
 
 
 def _devices(claim: resource.ResourceClaim, node: str) -> list[HeldDevice]:

@@ -38,6 +38,27 @@ def write_atomic(path: Path, content: bytes, *, mode: int = 0o644, durable: bool
         raise translated(error, path) from error
 
 
+def read(path: Path) -> bytes:
+    """What a file of ours holds. Raises NotFoundError or another error of this module."""
+    try:
+        with path.open("rb", buffering=0) as stream:
+            return stream.readall()
+    except OSError as error:
+        raise translated(error, path) from error
+
+
+def sync(path: Path) -> None:
+    """Have the disk hold what was written without `durable`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise translated(error, path) from error
+
+
 def remove(path: Path) -> bool:
     """Remove `path`; False if it was not there."""
     try:

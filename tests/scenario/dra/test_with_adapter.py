@@ -17,6 +17,7 @@ from tests.scenario.dra.standins import device
 
 from gpudeck.adapter import main
 from gpudeck.adapter.settings import Settings
+from gpudeck.kubelet import registering
 from gpudeck.vendors.simulated import machine
 
 
@@ -26,17 +27,26 @@ async def simulated(stopped: World) -> AsyncIterator[World]:
     await stopped.adapter.stop()
     bench = machine.Bench(stopped.folder)
     bench.write(machine.make(2))
-    settings = Settings(vendor="simulated", socket=stopped.adapter.socket, host_root=stopped.folder)
-    adapter = asyncio.create_task(main.run(settings))
     try:
-        await stopped.start()
-        await stopped.published(2)
-        yield stopped
+        async with adapter(stopped):
+            await stopped.start()
+            await stopped.published(2)
+            yield stopped
     finally:
         await stopped.stop()
-        adapter.cancel()
+
+
+@contextlib.asynccontextmanager
+async def adapter(world: World) -> AsyncIterator[None]:
+    """The product's adapter runs inside the block."""
+    settings = Settings(vendor="simulated", socket=world.adapter.socket, host_root=world.folder)
+    task = asyncio.create_task(main.run(settings))
+    try:
+        yield
+    finally:
+        task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await adapter
+            await task
 
 
 async def test_cards_of_the_adapter_are_published_and_prepared(simulated: World) -> None:
@@ -56,6 +66,28 @@ async def test_a_card_that_the_adapter_does_not_know_is_refused(simulated: World
     claim = claim_of(simulated, device(0))
     error = (await simulated.kubelet.prepare(claim))["uid-c"].error
     assert error.startswith("CardNotFound: ")
+
+
+async def test_a_prepare_after_a_restart_of_the_adapter_waits_for_its_cards(
+    stopped: World,
+) -> None:
+    world, bench = stopped, machine.Bench(stopped.folder)
+    await world.adapter.stop()
+    bench.write(machine.make(2))
+    async with adapter(world):
+        await world.start()
+        await world.published(2)
+    claim = claim_of(world, world.devices()[0]["name"])
+    bench.change(opening_hangs=True)
+    async with adapter(world):
+        await world.until(lambda: registering.answers(world.adapter.socket))
+        prepared = asyncio.create_task(world.kubelet.prepare(claim))
+        await world.until(
+            lambda: any(each.path.endswith("/resourceclaims/c") for each in world.api.seen)
+        )
+        bench.change(opening_hangs=False)
+        assert (await prepared)["uid-c"].error == ""
+        await world.stop()
 
 
 def claim_of(world: World, name: str) -> dict[str, object]:

@@ -74,6 +74,32 @@ def test_unknown_fields_are_passed_over() -> None:
     assert found.claims["u"].devices == [HeldDevice(name="a")]
 
 
+def test_what_another_process_wrote_is_read(tmp_path: Path) -> None:
+    ours, theirs = (checkpoint.Store(tmp_path / "checkpoint.json") for _ in range(2))
+    ours.write(content(), durable=False)
+    assert theirs.read() == ours.read() == content()
+    theirs.write(Content(boot_id="b"), durable=False)
+    assert ours.read() == Content(boot_id="b")
+
+
+def test_what_a_caller_does_with_the_content_is_not_read_by_the_next(tmp_path: Path) -> None:
+    store = checkpoint.Store(tmp_path / "checkpoint.json")
+    store.write(content(), durable=False)
+    for _ in range(2):
+        found = store.read()
+        assert found == content()
+        found.forget("u1")
+
+
+def test_an_entry_that_was_replaced_is_written_anew(tmp_path: Path) -> None:
+    store = checkpoint.Store(tmp_path / "checkpoint.json")
+    store.write(content(), durable=False)
+    changed = content()
+    changed.claims["u1"] = Entry(state=State.STARTED)
+    store.write(changed, durable=False)
+    assert checkpoint.decode(store.path.read_bytes()) == changed
+
+
 def test_forgetting_says_whether_there_was_something() -> None:
     found = content()
     assert found.forget("u1")
