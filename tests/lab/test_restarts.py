@@ -55,8 +55,8 @@ def test_running_pods_survive_a_kubelet_restart_and_slices_return(lab: Lab) -> N
     before = containers(lab, "survivor")
     lab.lab("node", "restart-kubelet", "node-0")
     lab.eventually("node-0 publishes 8 devices", lambda: devices(lab, "node-0") == 8)
+    lab.eventually("the pod sees its card", lambda: len(lab.cards_inside("survivor")) == 1)
     assert containers(lab, "survivor") == before
-    assert len(lab.cards_inside("survivor")) == 1
 
 
 def containers(lab: Lab, name: str) -> set[str]:

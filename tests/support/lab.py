@@ -83,7 +83,9 @@ class Lab:
         return list(json.loads(self.kubectl("get", kind, "-o", "json", *words))["items"])
 
     def apply(self, *objects: Object) -> None:
-        """Apply objects."""
+        """Apply objects, if there are any."""
+        if not objects:
+            return
         self.kubectl(
             "apply",
             "-f",

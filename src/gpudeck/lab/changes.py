@@ -15,7 +15,16 @@ import shutil
 from collections.abc import Callable, Sequence
 
 from gpudeck import errors
-from gpudeck.lab import cluster, controlplane, machine, network, processes, rootfs, teardown
+from gpudeck.lab import (
+    cluster,
+    controlplane,
+    limits,
+    machine,
+    network,
+    processes,
+    rootfs,
+    teardown,
+)
 from gpudeck.lab.cluster import Cluster
 from gpudeck.lab.progress import Progress
 from gpudeck.lab.state import CONTROL_PLANE, NAME, Folder, Lab, Node
@@ -40,6 +49,7 @@ def up(
         for each in machines:
             machine.load(each)  # An unknown one is refused before anything is built or cleared.
         supplies = gather()
+        limits.raise_inotify(progress.note)
         wanted = cluster.new_lab(folder, machines, supplies, host_root=host_root)
         if lab is not None:
             progress.note(f"clearing what is left of lab {folder.name}")
