@@ -50,8 +50,9 @@ lab: setup ## Start a lab with two GPU nodes and print its kubeconfig
 demo: setup ## From nothing to a pod with a GPU, shown step by step
 	$(BIN)/python -m gpudeck.lab.demo
 
-golden: setup ## Write all generated files anew (stubs, CRDs, golden outputs)
+golden: programs ## Write all generated files anew (stubs, CRDs, reference pages, renderings)
 	$(BIN)/python -m tests.golden.regenerate
+	$(BIN)/python -m tests.chart.rendering
 
 bench: setup ## Run the benchmarks and record their figures in benchmarks/
 	$(BIN)/python -m benchmarks.run
