@@ -76,6 +76,7 @@ Wanted = Callable[[int, int], bool]
 
 def scan(root: Root, wanted: Wanted = lambda class_code, vendor: True) -> Scan:
     """Read every device that `wanted` accepts. A host without a PCI bus has no devices."""
+    root = root.look()
     names = [name for name in root.list(DEVICES) if _ADDRESS.fullmatch(name)]
     devices, failures = [], []
     for name in names:

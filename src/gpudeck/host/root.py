@@ -10,6 +10,7 @@ be slow is called through `asyncio.to_thread` by those who have an event loop.
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import stat
@@ -18,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from gpudeck import errors
 from gpudeck.host import files
 
+_PAGE = 4096
 _MAX_LINKS = 40  # As the kernel's own limit (path_resolution(7)).
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR})
 # A kernel attribute that exists but has no value now: the driver does not say, or
@@ -40,7 +42,15 @@ class Root:
     def __init__(self, path: Path | str = "/", *, on_node: str = "/") -> None:
         self.path = Path(path).absolute()
         self.is_host = self.path == Path("/")
+        self._prefix = "" if self.is_host else str(self.path)
         self._on_node = on_node.rstrip("/")
+        self._folders: dict[str, str] | None = None
+
+    def look(self) -> Root:
+        """The same root for one short look at many files: it resolves each folder once."""
+        view = copy.copy(self)
+        view._folders = {}
+        return view
 
     def __repr__(self) -> str:
         return f"Root({str(self.path)!r})"
@@ -54,7 +64,7 @@ class Root:
 
         Raises InvalidError for a loop of links.
         """
-        return _walk(self.path, _absolute(path), follow_last=True)
+        return self._inside(path, follow_last=True)
 
     def real(self, path: HostPath) -> Path:
         """Where this process opens `path`: all links resolved inside the root."""
@@ -83,8 +93,7 @@ class Root:
         and an unprivileged read with EACCES. EIO and the like raise UnavailableError.
         """
         try:
-            with self.real(path).open("rb", buffering=0) as stream:
-                content = stream.read() or b""
+            content = _read(self._real(path))
         except OSError as error:
             if error.errno in _VALUELESS or error.errno in (errno.EACCES, errno.EPERM):
                 return None
@@ -161,8 +170,22 @@ class Root:
             raise files.translated(error, path) from error
 
     def _real(self, path: HostPath, *, follow_last: bool = True) -> str:
-        inside = _walk(self.path, _absolute(path), follow_last=follow_last)
-        return inside if self.is_host else f"{self.path}{inside}"
+        inside = self._inside(path, follow_last=follow_last)
+        return inside if self.is_host else f"{self._prefix}{inside}"
+
+    def _inside(self, path: HostPath, *, follow_last: bool) -> str:
+        text = _absolute(path)
+        folder, _, name = text.rpartition("/")
+        if self._folders is None or name in ("", ".", ".."):
+            return _walk(self._prefix, text, follow_last=follow_last)
+        known = self._folders.get(folder)
+        if known is None:
+            known = _walk(self._prefix, folder, follow_last=True).rstrip("/")
+            self._folders[folder] = known
+        inside = f"{known}/{name}"
+        if follow_last and _target(self._prefix + inside) is not None:
+            return _walk(self._prefix, inside, follow_last=True)
+        return inside
 
 
 def _absolute(path: HostPath) -> str:
@@ -170,9 +193,20 @@ def _absolute(path: HostPath) -> str:
     return text if text.startswith("/") else f"/{text}"
 
 
-def _walk(root: Path, path: str, *, follow_last: bool) -> str:
-    """Resolve `path` as the kernel would after chroot(root); parts that are missing are kept."""
-    prefix = "" if str(root) == "/" else str(root)
+def _read(path: str) -> bytes:
+    """The content of a kernel attribute, which fits a page; without the cost of a stream."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.read(descriptor, _PAGE)
+        while content and (more := os.read(descriptor, _PAGE)):
+            content += more
+        return content
+    finally:
+        os.close(descriptor)
+
+
+def _walk(prefix: str, path: str, *, follow_last: bool) -> str:
+    """Resolve `path` as the kernel would after chroot(prefix); parts that are missing are kept."""
     resolved: list[str] = []
     waiting = [part for part in reversed(path.split("/")) if part and part != "."]
     links = 0

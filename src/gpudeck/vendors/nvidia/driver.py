@@ -83,8 +83,9 @@ class NvidiaVendor:
     def _shared(self, version: str, hook_path: str) -> contract.Edits:
         """What all cards need. Resolving some fifty paths takes milliseconds, so it is kept until
         any of them may have changed."""
-        nodes = tuple(self._root.device_number(path) for path in (*_NEEDED_NODES, *_OTHER_NODES))
-        key = (version, hook_path, nodes, files.stamp(self._root))
+        look = self._root.look()
+        nodes = tuple(look.device_number(path) for path in (*_NEEDED_NODES, *_OTHER_NODES))
+        key = (version, hook_path, nodes, files.stamp(look))
         with self._lock:
             if self._kept is None or self._kept[0] != key:
                 found = files.find(self._root, version)
