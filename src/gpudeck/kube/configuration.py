@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from gpudeck import errors
 from gpudeck.kube import credentials, executing
@@ -147,6 +146,8 @@ def _existing(paths: str) -> list[Path]:
 
 
 def _read(path: Path) -> _File:
+    import yaml  # noqa: PLC0415 - pods have no kubeconfig, and need not hold its 0.8 MB.
+
     try:
         return msgspec.convert(yaml.safe_load(path.read_text()) or {}, _File)
     except (OSError, ValueError, yaml.YAMLError) as error:
