@@ -34,7 +34,6 @@ _PACKAGES = {
     "conntrack": "/usr/sbin/conntrack",
     "gcc": "/usr/bin/gcc",
     "make": "/usr/bin/make",
-    "strace": "/usr/bin/strace",
 }
 """Debian package of each program or header that the lab needs, and the file that proves it."""
 
