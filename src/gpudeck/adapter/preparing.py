@@ -20,12 +20,13 @@ def prepare(
     vendor: contract.Vendor,
     inventory: records.Inventory,
     request: pb.PrepareRequest,
+    shared: wire.Shared,
 ) -> pb.PrepareResponse:
     """Answer for each claim on its own."""
     answers = []
     for claim in request.claims:
         try:
-            answers.append(_prepare_claim(vendor, inventory, claim, request.hook_path))
+            answers.append(_prepare_claim(vendor, inventory, claim, request.hook_path, shared))
         except errors.GpudeckError as error:
             answers.append(pb.PreparedClaim(uid=claim.claim.uid, error=wire.error(error)))
     return pb.PrepareResponse(claims=answers)
@@ -43,13 +44,14 @@ def _prepare_claim(
     inventory: records.Inventory,
     claim: pb.ClaimRequest,
     hook_path: str,
+    shared: wire.Shared,
 ) -> pb.PreparedClaim:
     readings = [_reading(inventory, device.pci_address) for device in claim.devices]
     version = inventory.driver.version
     injection = vendor.inject(readings, driver_version=version, hook_path=hook_path)
     return pb.PreparedClaim(
         uid=claim.claim.uid,
-        shared=wire.edits(injection.shared),
+        shared=shared.edits(injection.shared),
         devices=_devices(claim.devices, injection.cards),
     )
 

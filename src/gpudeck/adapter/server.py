@@ -65,6 +65,7 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         self._vendor = vendor
         self._feed = feed
         self._heartbeat_seconds = heartbeat_seconds
+        self._shared = wire.Shared()
 
     async def Identify(  # noqa: N802 - methods are named by the protocol.
         self, request: pb.IdentifyRequest, context: Context
@@ -94,7 +95,9 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         inventory = self._feed.inventory
         if inventory is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "The cards have not been read yet.")
-        return await asyncio.to_thread(preparing.prepare, self._vendor, inventory, request)
+        return await asyncio.to_thread(
+            preparing.prepare, self._vendor, inventory, request, self._shared
+        )
 
     async def Unprepare(  # noqa: N802
         self, request: pb.UnprepareRequest, context: Context

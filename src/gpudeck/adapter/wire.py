@@ -44,6 +44,23 @@ def error(raised: errors.GpudeckError) -> pb.Error:
     )
 
 
+class Shared:
+    """What every card's container needs, as the message of the last edits that were asked for.
+
+    Makers give the same object until the driver's files change, and it is the long one.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[contract.Edits, pb.ContainerEdits] | None = None
+
+    def edits(self, given: contract.Edits) -> pb.ContainerEdits:
+        """`edits(given)`, not made again for the same object. The message is not to be changed."""
+        last = self._last
+        if last is None or last[0] is not given:
+            last = self._last = given, edits(given)
+        return last[1]
+
+
 def edits(given: contract.Edits) -> pb.ContainerEdits:
     """What a container needs."""
     return pb.ContainerEdits(

@@ -180,7 +180,7 @@ class Root:
             return _walk(self._prefix, text, follow_last=follow_last)
         known = self._folders.get(folder)
         if known is None:
-            known = _walk(self._prefix, folder, follow_last=True).rstrip("/")
+            known = self._inside(folder, follow_last=True).rstrip("/") if folder else ""
             self._folders[folder] = known
         inside = f"{known}/{name}"
         if follow_last and _target(self._prefix + inside) is not None:

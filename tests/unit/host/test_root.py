@@ -133,3 +133,22 @@ def test_ownership_is_that_of_the_target(tree: Path) -> None:
     assert found is not None
     assert found[0] & 0o777 == 0o640
     assert Root(tree).ownership("/etc/absent") is None
+
+
+def test_one_look_finds_what_single_questions_find(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").write_text("text\n")
+    (tmp_path / "up").symlink_to("/a/b/..")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "a/b/out").symlink_to("../../../../a")
+    host = Root(tmp_path)
+    look = host.look()
+    for _ in range(2):
+        for path in (
+            *("/a/b/file", "/up/b/file", "/up/b/out/b/out/b/file", "/a/b/../b/./file", "/a/b/"),
+            *("/", "/loop", "/loop/x", "/absent/x", "a/b/file"),
+        ):
+            assert look.exists(path) == host.exists(path), path
+            if "loop" not in path:
+                assert look.resolve(path) == host.resolve(path), path
+    assert look.attribute("/up/b/out/b/file") == "text"

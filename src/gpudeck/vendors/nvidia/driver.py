@@ -75,15 +75,15 @@ class NvidiaVendor:
                     "disable MIG or ask for a partition.",
                     reason="CardPartitioned",
                 )
+        look = self._root.look()
         return contract.Injection(
-            shared=self._shared(driver_version, hook_path),
-            cards=tuple(self._card(card, hook_path) for card in cards),
+            shared=self._shared(look, driver_version, hook_path),
+            cards=tuple(self._card(look, card, hook_path) for card in cards),
         )
 
-    def _shared(self, version: str, hook_path: str) -> contract.Edits:
+    def _shared(self, look: host.Root, version: str, hook_path: str) -> contract.Edits:
         """What all cards need. Resolving some fifty paths takes milliseconds, so it is kept until
         any of them may have changed."""
-        look = self._root.look()
         nodes = tuple(look.device_number(path) for path in (*_NEEDED_NODES, *_OTHER_NODES))
         key = (version, hook_path, nodes, files.stamp(look))
         with self._lock:
@@ -95,8 +95,10 @@ class NvidiaVendor:
     def _make_shared(
         self, found: files.DriverFiles, version: str, hook_path: str
     ) -> contract.Edits:
-        nodes = [self._node(path) for path in _NEEDED_NODES]
-        nodes += [self._node(path) for path in _OTHER_NODES if self._root.device_number(path)]
+        nodes = [self._node(self._root, path) for path in _NEEDED_NODES]
+        nodes += [
+            self._node(self._root, path) for path in _OTHER_NODES if self._root.device_number(path)
+        ]
         paths = (*found.libraries, *found.programs, *found.others)
         mounts = [self._mount(path, path, _FILE_OPTIONS) for path in paths]
         mounts += [self._mount(path, path, _SOCKET_OPTIONS) for path in found.sockets]
@@ -113,7 +115,7 @@ class NvidiaVendor:
             hooks=tuple(hooks),
         )
 
-    def _card(self, card: contract.CardReading, hook_path: str) -> contract.Edits:
+    def _card(self, look: host.Root, card: contract.CardReading, hook_path: str) -> contract.Edits:
         if card.minor is None:
             raise errors.UnavailableError(
                 f"{card.address}: the driver does not tell the number of its device node.",
@@ -123,19 +125,19 @@ class NvidiaVendor:
         links = []
         for kind in ("card", "render"):
             by_path = f"/dev/dri/by-path/pci-{card.address}-{kind}"
-            target = self._root.link(by_path)
-            node = self._root.resolve(by_path)
-            if target is not None and self._root.device_number(node):
+            target = look.link(by_path)
+            node = look.resolve(by_path)
+            if target is not None and look.device_number(node):
                 nodes.append(node)
                 links.append((by_path, target))
         return contract.Edits(
-            device_nodes=tuple(self._node(path) for path in nodes),
+            device_nodes=tuple(self._node(look, path) for path in nodes),
             hooks=tuple(_links_hook(hook_path, links) if hook_path else ()),
-            additional_gids=self._groups(nodes),
+            additional_gids=self._groups(look, nodes),
         )
 
-    def _node(self, path: str) -> contract.DeviceNode:
-        number = self._root.device_number(path)
+    def _node(self, look: host.Root, path: str) -> contract.DeviceNode:
+        number = look.device_number(path)
         if number is None:
             raise errors.UnavailableError(
                 f"{path} is not a device node on the node; is the driver's module loaded?",
@@ -143,7 +145,7 @@ class NvidiaVendor:
             )
         return contract.DeviceNode(
             path=path,
-            host_path=self._root.on_node(self._root.resolve(path)),
+            host_path=look.on_node(look.resolve(path)),
             major=number[0],
             minor=number[1],
         )
@@ -187,11 +189,11 @@ class NvidiaVendor:
             args += ["--folder", folder]
         return _hook(hook_path, args)
 
-    def _groups(self, nodes: Sequence[str]) -> tuple[int, ...]:
+    def _groups(self, look: host.Root, nodes: Sequence[str]) -> tuple[int, ...]:
         """Groups of nodes that not everybody may use, so that a user of the image may."""
         groups = set()
         for path in nodes:
-            found = self._root.ownership(path)
+            found = look.ownership(path)
             world = stat.S_IROTH | stat.S_IWOTH
             if found is not None and found[0] & world != world and found[2] != 0:
                 groups.add(found[2])
