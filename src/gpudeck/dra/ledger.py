@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -40,7 +41,8 @@ P = ParamSpec("P")
 async def whole(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `function` in a thread and wait for its end, even when the call is cancelled meanwhile:
     a write must not go on when the lock has been given back."""
-    running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    call = functools.partial(function, *args, **kwargs)
+    running = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -149,6 +149,7 @@ async def _poll(
 
 def look(root: Root, bound: Iterable[str]) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
     """What is on the bus, and the driver of each address of `bound`, as cheaply as can be."""
+    root = root.look()
     try:
         names = tuple(root.list(pci.DEVICES))
     except errors.GpudeckError:
