@@ -48,6 +48,8 @@ class Cluster:
         self.lab = lab
         self.progress = progress
         self._saving = threading.Lock()
+        self._log_begins: dict[str, int] = {}
+        """Where the log of a containerd that was started by us begins, by node."""
 
     @property
     def plan(self) -> network.Plan:
@@ -153,6 +155,12 @@ class Cluster:
         assert each.init is not None
         known = node.commands(each, self.plan) | controlplane.commands(self.plan)
         for name in names:
+            if name == "containerd":
+                log = self.folder.log(each.name, name)
+                self._log_begins[each.name] = log.stat().st_size if log.exists() else 0
+            if name == "kubelet":
+                # It ends for good when the runtime's socket is there and the runtime is not ready.
+                self._await_runtime(each)
             each.daemons[name] = processes.start(
                 each.init,
                 known[name],
@@ -314,7 +322,15 @@ class Cluster:
     def _await_runtime(self, each: Node) -> None:
         assert each.init is not None
         socket = Path(f"/proc/{each.init.pid}/root{node.RUNTIME}")
-        self._await(f"containerd of {each.name}", socket.exists, daemon=(each, "containerd"))
+        log, begin = self.folder.log(each.name, "containerd"), self._log_begins.get(each.name)
+
+        def check() -> bool:
+            # The socket is there before the runtime answers on it.
+            return socket.exists() and (
+                begin is None or node.RUNTIME_READY in log.read_bytes()[begin:]
+            )
+
+        self._await(f"containerd of {each.name}", check, daemon=(each, "containerd"))
 
     def _await(self, what: str, check: Callable[[], bool], *, daemon: tuple[Node, str]) -> None:
         each, name = daemon

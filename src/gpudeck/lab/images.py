@@ -25,7 +25,7 @@ from pathlib import Path
 
 import gpudeck
 from gpudeck.errors import TerminalError, UnsupportedError
-from gpudeck.lab import oci, places, state
+from gpudeck.lab import oci, places
 
 Report = Callable[[str], None]
 
@@ -132,12 +132,10 @@ def _assemble(images: tuple[oci.Image, ...], report: Report) -> Images:
 
 
 def _prune(parent: Path) -> None:
-    """Remove old sets, but none that the registry of a lab serves."""
-    served = {link.resolve().parent for link in state.home().glob("*/images")}
+    """Remove old sets; a lab that serves one has links of its own to its files."""
     sets = [each for each in parent.iterdir() if not each.name.startswith(".")]
     for old in sorted(sets, key=lambda each: each.stat().st_mtime)[:-_KEPT_LAYOUTS]:
-        if old.resolve() not in served:
-            shutil.rmtree(old)
+        shutil.rmtree(old)
 
 
 def _layer(name: str, key: str, fill: Callable[[Path], None], report: Report) -> oci.Layer:

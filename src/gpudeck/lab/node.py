@@ -23,6 +23,8 @@ from gpudeck.lab.state import CONTROL_PLANE, Node
 
 PAUSE = "registry.lab/pause:3.10"
 RUNTIME = "/run/containerd/containerd.sock"
+RUNTIME_READY = b"containerd successfully booted"
+"""What containerd 2.4 writes when it serves."""
 FOLDER = "/etc/kubernetes"
 BASE_SPEC = "/etc/containerd/base-runtime-spec.json"
 IN_CONTAINERS = "/run/gpudeck-simulation"

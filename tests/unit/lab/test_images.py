@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers are reproducible, layouts are served by any name, and served sets are kept."""
+"""Layers are reproducible, layouts are served by any name, and old sets go."""
 
 from __future__ import annotations
 
@@ -50,22 +50,10 @@ def test_a_layout_that_is_gone_has_no_images(tmp_path: Path) -> None:
     assert registry.Layout(tmp_path / "nowhere").manifest("gpu-burn", "latest") is None
 
 
-def test_old_sets_go_but_for_those_that_a_lab_serves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GPUDECK_STATE_DIR", str(tmp_path / "state"))
-    sets = tmp_path / "cache" / "images"
+def test_the_oldest_sets_go(tmp_path: Path) -> None:
     for age in range(7):
-        (sets / f"set-{age}" / "layout").mkdir(parents=True)
-        os.utime(sets / f"set-{age}", (1000 - age, 1000 - age))
-    lab = tmp_path / "state" / "labs" / "lab"
-    lab.mkdir(parents=True)
-    (lab / "images").symlink_to(sets / "set-6" / "layout")
-    images._prune(sets)
-    assert sorted(each.name for each in sets.iterdir()) == [
-        "set-0",
-        "set-1",
-        "set-2",
-        "set-3",
-        "set-6",
-    ]
+        (tmp_path / f"set-{age}").mkdir()
+        os.utime(tmp_path / f"set-{age}", (1000 - age, 1000 - age))
+    images._prune(tmp_path)
+    kept = ["set-0", "set-1", "set-2", "set-3"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == kept
