@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable, Mapping
 
 from gpudeck.api import attributes, labels, names, quantities, versions
@@ -270,20 +269,43 @@ def _architecture_rule(wanted: list[str], field: str) -> Rule:
 
 def _product_rule(wanted: list[str], field: str) -> Rule:
     pattern = "(?is)^(?:" + "|".join(_regular(each) for each in wanted) + ")$"
-    compiled = re.compile(pattern)
+    globs = [each.lower() for each in wanted]
 
     def holds(found: Fact) -> bool:
         if not isinstance(found, str):
             return False
-        return compiled.fullmatch(names.attribute_text(found)) is not None
+        name = names.attribute_text(found).lower()
+        return any(_fits(glob, name) for glob in globs)
 
     test = "{}.matches(" + _text(pattern) + ")"
     cel = _guarded("attributes", attributes.PRODUCT_NAME, test)
     return Rule(field, _any_of(wanted), cel, lambda traits: traits.product_name, holds)
 
 
+def _fits(glob: str, name: str) -> bool:
+    """Whether a glob covers the whole name, in time that grows with their product.
+
+    Python's regular expressions would need exponential time for a glob of many stars; the
+    scheduler's RE2 does not. Only the last star seen has ever to be tried again.
+    """
+    at = place = 0
+    star, taken = -1, 0
+    while place < len(name):
+        if at < len(glob) and glob[at] == "*":
+            star, taken = at, place
+            at += 1
+        elif at < len(glob) and glob[at] in ("?", name[place]):
+            at, place = at + 1, place + 1
+        elif star >= 0:
+            taken += 1
+            at, place = star + 1, taken
+        else:
+            return False
+    return not glob[at:].strip("*")
+
+
 def _regular(glob: str) -> str:
-    """Return a glob as a regular expression that Python and RE2 read alike."""
+    """Return a glob as a regular expression of RE2, which the scheduler's CEL uses."""
     return "".join(_WILDCARDS.get(each) or _literal(each) for each in glob)
 
 

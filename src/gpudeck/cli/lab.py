@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -103,7 +104,7 @@ def up(name: str, machines: Sequence[str], host_root: str) -> None:
             )
         return
     click.echo(f"Lab {name} is up after {progress.elapsed:.0f} s: {_nodes(found)}.")
-    click.echo(f"export KUBECONFIG={folder.kubeconfig}")
+    click.echo(f"export KUBECONFIG={shlex.quote(str(folder.kubeconfig))}")
 
 
 @lab.command()
@@ -183,7 +184,7 @@ def kubectl(name: str, arguments: Sequence[str]) -> None:
 @lab.command()
 @named
 @click.option("-f", "--follow", is_flag=True, help="Go on as the log grows.")
-@click.option("--tail", type=int, default=None, help="Only the last lines.")
+@click.option("--tail", type=click.IntRange(min=0), default=None, help="Only the last lines.")
 @click.argument("component")
 def logs(name: str, component: str, follow: bool, tail: int | None) -> None:
     """Print the log of etcd, apiserver, controller-manager, scheduler, registry, or of
@@ -334,7 +335,11 @@ def _changing(name: str, progress: Progress | None = None) -> Iterator[Cluster]:
     """Hold a running lab's lock and give its Cluster."""
     _need_root()
     folder = state.folder(name)
-    state.running(folder)
+    if state.running(folder).phase != "up":
+        raise errors.UnavailableError(
+            f"lab {name} is half made: its `lab up` did not end; run: gpudeck lab up --name {name}",
+            reason="LabHalfMade",
+        )
     with folder.locked():
         yield Cluster(folder, state.running(folder), progress or Progress())
 

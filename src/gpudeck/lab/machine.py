@@ -356,6 +356,8 @@ def _find(name_or_path: str | Path) -> Path:
     path = Path(text) if is_path else FOLDER / f"{text}.yaml"
     if path.is_file():
         return path
+    if is_path:
+        raise errors.NotFoundError(f"machine: there is no file {text}", reason="MachineNotFound")
     raise errors.NotFoundError(
         f"machine: {text!r} is not known; allowed: {', '.join(names())}, or a YAML file's path",
         reason="MachineNotFound",

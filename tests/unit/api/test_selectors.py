@@ -214,3 +214,22 @@ def test_a_card_and_its_device_get_one_verdict(wanted: GPUClassSpec, card: Trait
         )
     }
     assert len(verdicts) == 1
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "fits"),
+    [
+        ("*" * 56 + "h", "nvidia a100-sxm4-40gb", False),
+        ("*?" * 20, "nvidia a100-sxm4-40gb", True),
+        ("*?" * 40, "nvidia a100-sxm4-40gb", False),
+        ("*a*b*", "a-b", True),
+        ("*a*b", "a-b-c", False),
+        ("", "", True),
+        ("*", "", True),
+        ("?", "", False),
+        ("a*a", "a", False),
+    ],
+)
+def test_a_glob_is_answered_whatever_its_stars(glob: str, name: str, fits: bool) -> None:
+    """A class of many stars once kept the controller busy for ever."""
+    assert selectors._fits(glob, name) is fits
