@@ -73,7 +73,7 @@ def nodes(world: World, found: list[Card]) -> Rows:
             "ready": world.is_ready(name),
             "products": sorted({card.product for card in held if card.product}),
             "cards": len(held),
-            "free": sum(_state(card) == "Free" for card in held),
+            "free": sum(_state(card, world) == "Free" for card in held),
             "held": sum(bool(card.holders) for card in held),
             "toldBy": _told_by(held),
         }
@@ -88,7 +88,7 @@ def _told_by(held: list[Card]) -> list[str]:
     return sorted(told)
 
 
-def cards_(_: World, found: list[Card]) -> Rows:
+def cards_(world: World, found: list[Card]) -> Rows:
     """Return every card with its state and its holders."""
     return [
         {
@@ -98,7 +98,7 @@ def cards_(_: World, found: list[Card]) -> Rows:
             "product": card.product,
             "memoryMiB": card.memory_mib,
             "uuid": card.uuid,
-            "state": _state(card),
+            "state": _state(card, world),
             "heldBy": [holder.text for holder in card.holders],
             "exact": all(holder.is_exact for holder in card.holders),
         }
@@ -106,14 +106,14 @@ def cards_(_: World, found: list[Card]) -> Rows:
     ]
 
 
-def _state(card: Card) -> str:
+def _state(card: Card, world: World) -> str:
     """Return the state in one word: the phase where gpudeck tells it, else Held or Free."""
     status = card.gpu.status if card.gpu else None
     phase = str(status.phase) if status and status.phase else ""
     if card.holders:
         return "Held" if phase in ("", "Ready", "InUse") else phase
     if phase in ("Ready", "InUse"):
-        return "Free"
+        return "NotPublished" if cards.is_in_no_slice(card, world) else "Free"
     if card.gpu is not None:
         return phase or "Discovered"
     return "Free" if card.is_offered else "NotReady"

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from gpudeck.api import conditions
 from gpudeck.api.core import Pod, PodCondition
 from gpudeck.explaining import asking, cards, judging
-from gpudeck.explaining.asking import Asked
+from gpudeck.explaining.asking import Asked, Problem
 from gpudeck.explaining.judging import Verdict
 from gpudeck.explaining.reasons import CLAUSES, Reason
 from gpudeck.explaining.world import Placement, World, is_over, node_of
@@ -73,7 +73,7 @@ def explain(pod: Pod, placement: Placement, world: World) -> Answer:
         sentences=sentences,
         verdicts=verdicts,
         asks=[each.text for each in asked.asks],
-        notes=_notes(verdicts, world),
+        notes=[*writer.notes(), *_notes(verdicts, world)],
     )
 
 
@@ -103,19 +103,50 @@ class _Writer:
         if is_over(self._pod):
             phase = self._pod.status.phase if self._pod.status else ""
             return State.ENDED, [f"{self._name} has ended ({phase}) and holds no card."]
-        if self._asked.problems:
-            said = "; ".join(each.sentence for each in self._asked.problems)
+        problems = [each for each in self._asked.problems if not self._is_past(each)]
+        if problems:
+            said = "; ".join(each.sentence for each in problems)
             return State.NAMES_WHAT_IS_NOT_THERE, [_ended(f"{self._name} cannot start: {said}")]
-        if not self._asked.asks and not self._mine:
+        if not self._asked.asks and not self._asked.problems and not self._mine:
             return State.ASKS_NO_CARD, [f"{self._name} does not ask for a card."]
         if node_of(self._pod):
             return self._bound()
+        if self._asked.problems:
+            first = f"{self._holds()} and is not bound to a node yet."
+            return State.NOT_SCHEDULED_YET, [first, self._scheduler_says()]
         return self._waiting()
 
+    def notes(self) -> list[str]:
+        """Return what the pod names and is gone, where the pod itself no longer needs it."""
+        past = [each for each in self._asked.problems if self._is_past(each)]
+        if is_over(self._pod):
+            return []
+        return [_ended(f"A new pod like it could not start: {each.sentence}") for each in past]
+
+    def _is_past(self, problem: Problem) -> bool:
+        """Whether the pod got past a problem: classes are only looked at to allocate."""
+        if self._is_running() or not self._mine:
+            return self._is_running()
+        if node_of(self._pod):
+            return True
+        claim = self._world.claims.get(problem.claim)
+        return (
+            problem.claim in self._asked.claims
+            and claim is not None
+            and claim.status is not None
+            and claim.status.allocation is not None
+        )
+
+    def _is_running(self) -> bool:
+        return self._pod.status is not None and self._pod.status.phase == "Running"
+
+    def _holds(self) -> str:
+        return f"{self._name} holds {_list(_card(each) for each in self._mine)}"
+
     def _bound(self) -> tuple[State, list[str]]:
-        holds = f"{self._name} holds {_list(_card(each) for each in self._mine)}"
+        holds = self._holds()
         place = f" on node {node_of(self._pod)}"
-        if self._pod.status is not None and self._pod.status.phase == "Running":
+        if self._is_running():
             if self._mine:
                 return State.HOLDS, [f"{holds}{place}."]
             return State.HOLDS, [

@@ -40,6 +40,8 @@ class Problem:
 
     reason: Trouble
     sentence: str
+    claim: str = ""
+    """Key of the claim that names it, once that is made."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +195,7 @@ def _resource(name: str, count: int, world: World, asked: Asked, *, claim: str) 
     close = near(name, known)
     if is_plugin_resource(name) or name.startswith(f"{labels.GROUP}/") or close:
         sentence = f"resources.limits: {name} is offered by no class and no node{close}"
-        asked.problems.append(Problem(Trouble.UNKNOWN_RESOURCE, sentence))
+        asked.problems.append(Problem(Trouble.UNKNOWN_RESOURCE, sentence, claim))
 
 
 def classes_by_resource(world: World) -> dict[str, str]:
@@ -237,10 +239,10 @@ def _check_classes(ask: Ask, world: World, asked: Asked) -> None:
             )
             why = f": {ready.message}" if ready is not None and ready.message else " yet"
             sentence = f"GPUClass {name} is not ready{why}"
-            asked.problems.append(Problem(Trouble.CLASS_NOT_READY, sentence))
+            asked.problems.append(Problem(Trouble.CLASS_NOT_READY, sentence, ask.claim))
         else:
             sentence = f"class {name} does not exist{near(name, world.device_classes)}"
-            asked.problems.append(Problem(Trouble.CLASS_NOT_FOUND, sentence))
+            asked.problems.append(Problem(Trouble.CLASS_NOT_FOUND, sentence, ask.claim))
 
 
 def near(name: str, known: Iterable[str]) -> str:

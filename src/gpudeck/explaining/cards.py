@@ -103,6 +103,21 @@ def all_of(world: World) -> list[Card]:
     return sorted(found, key=lambda card: (card.node, card.address, card.name))
 
 
+def is_in_no_slice(card: Card, world: World) -> bool:
+    """Whether no driver offers a card of gpudeck; False where slices may not be read.
+
+    The condition Published stays True when the DRA plugin is gone with its pod, while
+    the kubelet takes the slices of a driver that left away (Kubernetes 1.37).
+    """
+    return (
+        card.gpu is not None
+        and card.device is None
+        and not card.parts
+        and not card.is_plugin_node
+        and "resourceslices" not in world.unreadable
+    )
+
+
 def _from_gpu(gpu: PhysicalGPU, by_device: dict[Key, Card]) -> Card:
     status = gpu.status
     info, state = (status.pci_info, status.current_state) if status else (None, None)

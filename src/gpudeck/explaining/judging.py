@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from gpudeck.api import conditions
+from gpudeck.api import conditions, labels
 from gpudeck.api.core import Pod
 from gpudeck.api.meta import Condition
-from gpudeck.explaining import matching, placing
+from gpudeck.explaining import cards, matching, placing
 from gpudeck.explaining.asking import Ask, Asked
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.reasons import Reason
@@ -53,7 +53,10 @@ class Judge:
         if match.missed:
             return Verdict(card, Reason.DOES_NOT_MATCH_CLASS, match.missed)
         reason, detail = (
-            self._node(card.node) or _state(card) or _held(card, match.parts) or _offered(card)
+            self._node(card.node)
+            or _state(card)
+            or _held(card, match.parts)
+            or _offered(card, self._world)
         ) or (Reason.MATCHES, "")
         return Verdict(card, reason, detail, match.unknown)
 
@@ -140,7 +143,7 @@ def _held(card: Card, parts: list[str]) -> placing.Obstacle | None:
     return None
 
 
-def _offered(card: Card) -> placing.Obstacle | None:
+def _offered(card: Card, world: World) -> placing.Obstacle | None:
     if card.is_plugin_node or card.device is not None or card.parts:
         return None
     published = _condition(card, conditions.PUBLISHED)
@@ -148,4 +151,15 @@ def _offered(card: Card) -> placing.Obstacle | None:
         return Reason.NOT_PUBLISHED, "no DRA plugin has published it yet"
     if published.status != conditions.TRUE:
         return Reason.NOT_PUBLISHED, _why(published)
+    if cards.is_in_no_slice(card, world):
+        return Reason.NOT_PUBLISHED, _in_no_slice(card.node, world)
     return None
+
+
+def _in_no_slice(node: str, world: World) -> str:
+    """Say that a card is in no slice; where the node has none at all, ask for the adapter."""
+    said = f"no ResourceSlice of node {node} offers it"
+    for each in world.slices:
+        if each.spec.driver == labels.DRIVER and each.spec.node_name == node:
+            return said
+    return f"{said}; is the nvidia-adapter pod on that node running?"

@@ -65,6 +65,8 @@ def _option(option: Option, card: Card, world: World) -> Match:
         own = _all_terms(option.selectors, card, card.device)
         return match if match.missed else own
     device_class = world.device_classes.get(option.class_name)
+    if device_class is None and "deviceclasses" not in world.unreadable:
+        return Match(missed=f"class {option.class_name} does not exist")
     terms = (device_class.spec.selectors if device_class and device_class.spec else None) or []
     wanted = (*(each.cel.expression for each in terms if each.cel), *option.selectors)
     whole = _all_terms(wanted, card, card.device)

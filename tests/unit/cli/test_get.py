@@ -30,7 +30,9 @@ async def server() -> AsyncIterator[ApiServer]:
             make.node("node-0"),
             make.card(0),
             make.card(1),
-            make.resource_slice("gpu.deckhouse.io", "node-0"),
+            make.resource_slice(
+                "gpu.deckhouse.io", "node-0", *({"name": make.device_name(i)} for i in range(2))
+            ),
             *make.classes("h100", products=["*H100*"]),
             make.held(0, "first"),
         )
@@ -58,6 +60,19 @@ async def test_cards_are_a_table_with_their_holders(server: ApiServer) -> None:
         ["node-0", "0000:1b:00.0", make.H100, "81559", "Held", "default/first", "GPU-node-0-0"],
         ["node-0", "0000:1c:00.0", make.H100, "81559", "Free", "-", "GPU-node-0-1"],
     ]
+
+
+async def test_a_card_that_no_slice_offers_is_not_free(server: ApiServer) -> None:
+    make.put(server, make.resource_slice("gpu.deckhouse.io", "node-0"))
+    found = await run_json(server, "get")
+    assert [each["state"] for each in found["cards"]] == ["Held", "NotPublished"]
+    assert (found["nodes"][0]["free"], found["nodes"][0]["held"]) == (0, 1)
+
+
+async def test_where_slices_may_not_be_read_the_phase_counts(server: ApiServer) -> None:
+    server.fail(1, 403, path="resourceslices", reason="Forbidden")
+    found = await run_json(server, "get", "cards")
+    assert [each["state"] for each in found["cards"]] == ["Held", "Free"]
 
 
 async def test_the_overview_has_all_kinds(server: ApiServer) -> None:
@@ -157,7 +172,7 @@ async def test_a_server_that_is_away_is_one_line(server: ApiServer) -> None:
     result = await run(server, "get")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
-    assert "the API server does not answer" in result.stderr
+    assert "the API server" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -18,8 +18,30 @@ H100_ONLY: make.Object = {"products": ["*H100*"]}
 ASK_H100 = {"gpu.deckhouse.io/h100": 1}
 
 
-def explain(pod: make.Object, *objects: make.Object, unreadable: Any = ()) -> Answer:
-    world = make.world(pod, *objects)
+def offers(*objects: make.Object) -> list[make.Object]:
+    """The slice of each node with those of its cards that say they are published."""
+    devices: dict[str, list[make.Object]] = {}
+    for each in objects:
+        if each["kind"] == "PhysicalGPU":
+            status = each["status"]
+            known = {one["type"]: one["status"] for one in status["conditions"]}
+            name = "gpu-" + status["pciInfo"]["address"].replace(":", "-").replace(".", "-")
+            found = devices.setdefault(status["nodeInfo"]["nodeName"], [])
+            found += [{"name": name}] if known.get("Published") == "True" else []
+    return [
+        make.resource_slice("gpu.deckhouse.io", node, *found) for node, found in devices.items()
+    ]
+
+
+def explain(
+    pod: make.Object,
+    *objects: make.Object,
+    slices: list[make.Object] | None = None,
+    unreadable: Any = (),
+) -> Answer:
+    """Explain the pod; unless `slices` are given, every published card is in one."""
+    known = offers(*objects) if slices is None else slices
+    world = make.world(pod, *objects, *known)
     world.unreadable = list(unreadable)
     answer = answering.explain(msgspec.convert(pod, Pod), msgspec.convert(pod, Placement), world)
     assert sum(answer.counts.values()) == len(answer.verdicts)
@@ -186,6 +208,103 @@ def test_each_obstacle_is_a_reason_of_its_own() -> None:
     }
     assert answer.state is State.NO_CARD_IS_FREE
     assert "of 12 matching cards" in answer.sentences[0]
+
+
+def test_a_card_that_no_slice_offers_is_not_free_whatever_its_condition_says() -> None:
+    answer = explain(make.pod(limits=ASK_H100), *two_nodes(2), slices=[])
+    assert answer.state is State.NO_CARD_IS_FREE
+    assert answer.counts == {"DoesNotMatchClass": 4, "NotPublished": 2}
+    assert answer.sentences[0] == (
+        "Pod default/asker waits for 1 card by gpu.deckhouse.io/h100: all 2 matching cards are "
+        "not offered to Kubernetes (no ResourceSlice of node node-0 offers it; is the "
+        "nvidia-adapter pod on that node running?)."
+    )
+
+
+def test_a_slice_of_the_node_that_lacks_the_card_does_not_offer_it() -> None:
+    published = make.resource_slice("gpu.deckhouse.io", "node-0", {"name": make.device_name(1)})
+    other = make.resource_slice("gpu.deckhouse.io", "node-1", {"name": make.device_name(0)})
+    answer = explain(make.pod(limits=ASK_H100), *two_nodes(2), slices=[published, other])
+    found = [(str(each.reason), each.detail) for each in answer.verdicts[:2]]
+    assert found == [("NotPublished", "no ResourceSlice of node node-0 offers it"), ("Matches", "")]
+
+
+def test_where_slices_may_not_be_read_the_condition_counts() -> None:
+    answer = explain(
+        make.pod(limits=ASK_H100), *two_nodes(2), slices=[], unreadable=["resourceslices"]
+    )
+    assert answer.counts == {"DoesNotMatchClass": 4, "Matches": 2}
+
+
+def without_class(name: str) -> list[make.Object]:
+    """The two nodes after a class was deleted."""
+    return [
+        each
+        for each in two_nodes()
+        if each["kind"] not in ("GPUClass", "DeviceClass") or each["metadata"]["name"] != name
+    ]
+
+
+BY_RESOURCE: make.Object = {
+    "limits": ASK_H100,
+    "status": {
+        "extendedResourceClaimStatus": {"resourceClaimName": "mine-claim", "requestMappings": []}
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("asking", "note"),
+    [
+        (BY_RESOURCE, "resources.limits: gpu.deckhouse.io/h100 is offered by no class and no "
+                      "node."),
+        ({"claims": ["mine-claim"]}, "class h100 does not exist."),
+    ],
+    ids=["resource", "claim"],
+)  # fmt: skip
+def test_a_running_pod_whose_class_was_deleted_holds_its_card(
+    asking: make.Object, note: str
+) -> None:
+    pod = make.pod("mine", node_name="node-0", phase="Running", **asking)
+    answer = explain(pod, *without_class("h100"), make.held(3, "mine"))
+    assert answer.state is State.HOLDS
+    assert answer.sentences == [
+        "Pod default/mine holds GPU-node-0-3 (NVIDIA H100 80GB HBM3) on node node-0."
+    ]
+    assert answer.notes == [f"A new pod like it could not start: {note}"]
+    assert answer.counts == {"HeldByThisPod": 1, "DoesNotMatchClass": 11}
+
+
+def test_a_running_pod_whose_claim_may_not_be_read_is_not_said_to_be_unable_to_start() -> None:
+    pod = make.pod("mine", node_name="node-0", phase="Running", **BY_RESOURCE)
+    answer = explain(pod, *without_class("h100"), unreadable=["resourceclaims"])
+    assert answer.sentences == [
+        "Pod default/mine runs on node node-0; the API does not tell which card it holds."
+    ]
+
+
+@pytest.mark.parametrize("asking", [BY_RESOURCE, {"claims": ["mine-claim"]}])
+def test_a_pod_with_a_card_and_no_node_yet_needs_its_class_no_more(asking: make.Object) -> None:
+    answer = explain(make.pod("mine", **asking), *without_class("h100"), make.held(3, "mine"))
+    assert answer.state is State.NOT_SCHEDULED_YET
+    assert answer.sentences == [
+        "Pod default/mine holds GPU-node-0-3 (NVIDIA H100 80GB HBM3) and is not bound to a node "
+        "yet.",
+        "The scheduler default-scheduler has not looked at it yet.",
+    ]
+
+
+def test_a_bound_pod_without_a_card_still_needs_its_class() -> None:
+    pod = make.pod("mine", limits=ASK_H100, node_name="node-0")
+    answer = explain(pod, *without_class("h100"))
+    assert answer.state is State.NAMES_WHAT_IS_NOT_THERE
+    assert answer.notes == []
+
+
+def test_a_card_that_is_held_does_not_hide_another_claim_that_cannot_be_met() -> None:
+    claims = [make.held(3, "mine"), make.claim("second", "absent")]
+    answer = explain(make.pod("mine", claims=["mine-claim", "second"]), *two_nodes(), *claims)
+    assert answer.sentences == ["Pod default/mine cannot start: class absent does not exist."]
 
 
 def test_more_cards_than_one_node_has_free_is_said_so() -> None:
