@@ -42,7 +42,7 @@ class Agent:
             field_selector=f"metadata.name={labels.SUPPORTED_VENDORS}",
         )
         self._supported = supported.DEFAULT
-        self._node = nodes.Node(api, settings.node_name, seconds=settings.node_seconds)
+        self._node = nodes.Node(api, settings.node_name)
         self._publisher = publishing.Publisher(api, self._node, self._report)
         self._scanning = scanning.Scanning(
             scanning.Scanner(self._root, settings.node_name),
@@ -59,7 +59,8 @@ class Agent:
             group.create_task(self._vendors.run(), name="supported vendors")
             group.create_task(self._publisher.cache.run(), name="physicalgpus")
             group.create_task(self._publisher.run(), name="publishing")
-            group.create_task(self._node.run(), name="node")
+            group.create_task(self._node.cache.run(), name="node")
+            group.create_task(self._node.run(), name="node label")
             group.create_task(self._recorder.run(), name="events")
             group.create_task(self._serve(), name="metrics")
             group.create_task(self._scan(), name="scanning")

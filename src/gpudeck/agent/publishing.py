@@ -15,7 +15,7 @@ from gpudeck import logs
 from gpudeck.agent import describing, events, metrics, nodes, planning
 from gpudeck.agent.scanning import Seen
 from gpudeck.api import conditions, labels, names
-from gpudeck.api.meta import ObjectMeta
+from gpudeck.api.meta import Meta, ObjectMeta
 from gpudeck.api.resources import PHYSICAL_GPU
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU, PhysicalGPUStatus
 from gpudeck.errors import NotFoundError
@@ -54,16 +54,24 @@ class Publisher:
             self._queue.add(name)
 
     async def run(self) -> None:
-        """Write for ever; `cache.run` must run beside it."""
+        """Write for ever; `cache.run` and the Node's must run beside it."""
+        await self._node.cache.synced()
         await self.cache.synced()
         self.cache.subscribe(self._changed)
+        self._node.cache.subscribe(self._owner_changed)
         await self._queue.work(self._reconcile, workers=4)
 
     def _changed(self, change: Change[PhysicalGPU]) -> None:
         if change.new is None:
             self._ahead.pop(change.key, None)
-            self._node.forget()  # With the Node its objects go, and it may come back as another.
         self._queue.add(change.key)
+
+    def _owner_changed(self, change: Change[Meta]) -> None:
+        """A Node made anew is another owner; with the old one Kubernetes deletes what it owned."""
+        old, new = change.old, change.new
+        if new is not None and (old is None or old.metadata.uid != new.metadata.uid):
+            for name in {*(self._seen.inventory.cards if self._seen else ()), *self.cache.objects}:
+                self._queue.add(name)
 
     async def _reconcile(self, name: str) -> None:
         seen = self._seen
@@ -73,7 +81,7 @@ class Publisher:
         card = seen.inventory.cards.get(name)
         if card is not None:
             metadata = describing.metadata(
-                name, card, node=await self._node.owner(), book=seen.book, known=known
+                name, card, node=self._node.owner(), book=seen.book, known=known
             )
             status = describing.status(card, self._node.name, host=seen.host, book=seen.book)
             await self._carry_out(name, planning.present(metadata, status, known), known)

@@ -17,4 +17,3 @@ class Settings(NodeSettings):
     poll_seconds: float = setting(
         1.0, "Time between two cheap looks where the kernel's events are not to be had."
     )
-    node_seconds: float = setting(300.0, "Longest time between two looks at the node's label.")

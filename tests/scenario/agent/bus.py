@@ -96,7 +96,6 @@ class Story:
             host_root_on_node="/mnt/host",
             scan_seconds=0.05,
             poll_seconds=0.01,
-            node_seconds=0.05,
         )
         async with self.server.client() as api:
             running = asyncio.create_task(main.Agent(settings, api).run())
@@ -132,6 +131,15 @@ class Story:
         node = self.server.objects(resources.NODE)[NODE]
         label: str | None = node["metadata"].get("labels", {}).get("gpu.deckhouse.io/vendor")
         return label
+
+    def change_node(self, **metadata: dict[str, str]) -> None:
+        """Let somebody else replace labels or annotations of the Node."""
+        node = self.server.objects(resources.NODE)[NODE]
+        self.server.put(resources.NODE, {**node, "metadata": {**node["metadata"], **metadata}})
+
+    def owners(self, name: str) -> list[str]:
+        """The UIDs of a PhysicalGPU's owners."""
+        return [each["uid"] for each in self.gpus[name]["metadata"]["ownerReferences"]]
 
     def events(self) -> set[str]:
         """The reasons of all Events."""

@@ -64,14 +64,21 @@ async def test_nothing_is_written_while_nothing_changes(story: Story) -> None:
         await story.server.until(lambda: story.vendor_label() == "nvidia")
         await story.server.until(lambda: "PhysicalGPUCreated" in story.events())
         written = len(story.server.writes)
-        nodes_read = len(_node_reads(story))
-        # Three looks at the label are as many periods in which the bus was looked at.
-        await story.server.until(lambda: len(_node_reads(story)) >= nodes_read + 3)
+        await _another_look(story)
+        # The kubelet reports the Node's state now and then: that is no reason to write either.
+        story.change_node(annotations={"volumes": "1"})
+        await _another_look(story)
         assert story.server.writes[written:] == []
 
 
-def _node_reads(story: Story) -> list[apiserver.Seen]:
-    return [each for each in story.server.seen if each.path == f"/api/v1/nodes/{NODE}"]
+async def _another_look(story: Story) -> None:
+    """Wait until the bus has been looked at three times more."""
+    before = _looks()
+    await story.server.until(lambda: _looks() >= before + 3)
+
+
+def _looks() -> float:
+    return metrics.registry.get_sample_value("gpudeck_agent_scan_seconds_count") or 0.0
 
 
 async def test_a_card_that_is_plugged_in_is_found_and_its_driver_followed(story: Story) -> None:
@@ -124,12 +131,74 @@ async def test_a_label_of_somebody_else_stays(story: Story) -> None:
     node = {"metadata": {"name": NODE, "labels": {"gpu.deckhouse.io/vendor": "x", "team": "blue"}}}
     story.server.put(resources.NODE, node)
     async with story.agent():
-        await story.server.until(
-            lambda: [each for each in story.server.writes if each.path.endswith(NODE)]
-        )
+        await story.server.until(lambda: _node_writes(story))
+        await _another_look(story)
         assert story.vendor_label() == "x"
+        assert len(_node_writes(story)) == 1
     labels = story.server.objects(resources.NODE)[NODE]["metadata"]["labels"]
     assert labels["team"] == "blue"
+
+
+def _node_writes(story: Story) -> list[apiserver.Seen]:
+    return [each for each in story.server.writes if each.path.endswith(f"/nodes/{NODE}")]
+
+
+async def test_a_label_that_somebody_removes_is_back_within_seconds(story: Story) -> None:
+    async with story.agent():
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        story.change_node(labels={"team": "blue"})
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+    assert story.server.objects(resources.NODE)[NODE]["metadata"]["labels"]["team"] == "blue"
+
+
+async def test_a_label_that_somebody_else_overwrites_is_ours_while_there_are_cards(
+    story: Story,
+) -> None:
+    async with story.agent():
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        story.change_node(labels={"gpu.deckhouse.io/vendor": "x", "team": "blue"})
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        # Taken back, it is ours again, so it goes with the last card.
+        story.host.unplug("0000:1b:00.0")
+        await story.server.until(lambda: story.vendor_label() is None)
+    labels = story.server.objects(resources.NODE)[NODE]["metadata"]["labels"]
+    assert labels == {"team": "blue"}
+
+
+async def test_one_who_overwrites_the_label_again_and_again_makes_no_storm(story: Story) -> None:
+    async with story.agent():
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        written = len(_node_writes(story))
+        for value in ("x", "y"):
+            story.change_node(labels={"gpu.deckhouse.io/vendor": value})
+            await _another_look(story)
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        assert len(_node_writes(story)) <= written + 2
+
+
+async def test_a_node_made_anew_is_labelled_and_owns_its_cards_within_seconds(
+    story: Story,
+) -> None:
+    async with story.agent():
+        await story.is_found(FIRST)
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        story.server.remove(resources.NODE, NODE)
+        await _another_look(story)
+        assert story.server.objects(resources.NODE) == {}
+        story.server.put(resources.NODE, {"metadata": {"name": NODE, "uid": "another"}})
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        await story.server.until(lambda: story.owners(FIRST) == ["another"])
+
+
+async def test_a_label_removed_while_the_agent_was_cut_off_is_back_when_it_is_not(
+    story: Story,
+) -> None:
+    async with story.agent():
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        story.server.cut_streams()
+        story.server.expire()
+        story.change_node(labels={})
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
 
 
 async def test_a_sick_card_is_unknown_and_the_others_are_found(story: Story) -> None:
@@ -246,6 +315,7 @@ async def test_while_the_api_server_is_away_changes_wait_and_then_arrive(story: 
 async def test_refused_writes_are_repeated(story: Story) -> None:
     story.server.fail(3, 503, method="PATCH")
     story.server.fail(1, 409, method="PATCH", reason="Conflict")
+    story.server.fail(1, 403, method="PATCH", path=f"/api/v1/nodes/{NODE}", reason="Forbidden")
     async with story.agent():
         await story.is_found(FIRST)
         await story.server.until(lambda: story.vendor_label() == "nvidia")
@@ -292,7 +362,8 @@ async def test_the_product_that_the_adapter_reports_becomes_the_device_label(
 async def test_a_node_that_is_not_registered_yet_is_waited_for(story: Story) -> None:
     story.server.remove(resources.NODE, NODE)
     async with story.agent():
-        await story.server.until(lambda: _node_reads(story))
+        await _another_look(story)
         assert story.server.objects(resources.NODE) == {}
         story.server.put(resources.NODE, {"metadata": {"name": NODE}})
         await story.is_found(FIRST)
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
