@@ -104,9 +104,7 @@ def main() -> int:
     """Run the demonstration; 0 when everything shown was as it should be."""
     examples = places.repository() / "examples"
     try:
-        say(
-            "A Kubernetes with two GPU nodes. The first time, programs are built for 10 to 20 min."
-        )
+        say("A Kubernetes with two GPU nodes. The first time, programs are built for 10 to 20 min.")
         lab("up")
         say("gpudeck, installed by its chart.")
         lab("install")
