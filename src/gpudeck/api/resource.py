@@ -2,6 +2,7 @@
 """Objects of `resource.k8s.io/v1` (Kubernetes 1.34 to 1.37), typed as far as gpudeck uses them.
 
 A field that is kept undecoded is `Raw | UnsetType`: with `| None` msgspec takes null alone.
+Slices have all fields of these versions, so that one that somebody added is seen.
 """
 
 from __future__ import annotations
@@ -159,6 +160,7 @@ class Attribute(Wire):
 
 class Capacity(Wire):
     value: str = ""
+    request_policy: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class DeviceTaint(Wire):
@@ -173,6 +175,15 @@ class Device(Wire):
     attributes: dict[str, Attribute] | None = None
     capacity: dict[str, Capacity] | None = None
     taints: list[DeviceTaint] | None = None
+    allow_multiple_allocations: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    consumes_counters: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    node_name: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    node_selector: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    all_nodes: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    binds_to_node: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    binding_conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    binding_failure_conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    node_allocatable_resources: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class Pool(Wire, omit_defaults=False):
@@ -185,8 +196,13 @@ class SliceSpec(Wire):
     driver: str = ""
     pool: Pool = msgspec.field(default_factory=Pool)
     node_name: str | None = None
-    all_nodes: bool | None = None
     devices: list[Device] | None = None
+    all_nodes: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    node_selector: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    per_device_node_selection: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    shared_counters: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    partition_type_attribute: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    skip_node_operations: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class ResourceSlice(Wire):

@@ -15,8 +15,11 @@ downgrade can still unprepare. A file that is no checkpoint raises `CorruptError
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import hashlib
+import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,10 +27,12 @@ import msgspec
 
 from gpudeck.api.meta import Wire
 from gpudeck.dra.allocations import HeldDevice
-from gpudeck.errors import NotFoundError, TerminalError
+from gpudeck.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError
 from gpudeck.host import files
 
 VERSION = "v1"
+KEPT = 5
+"""How many unusable files remain beside the checkpoint."""
 
 
 class CorruptError(TerminalError):
@@ -153,13 +158,24 @@ class Store:
     def read(self) -> Content | None:
         """The content, None if there is no file. Raises CorruptError."""
         try:
-            raw = files.read(self.path)
+            raw = self._raw()
         except NotFoundError:
             return None
+        except (InvalidError, ForbiddenError) as error:
+            raise CorruptError(f"it cannot be read: {error}") from error
         last = self._last
         if last is None or last[0] != raw:
             last = self._last = raw, decode(raw)
         return last[1].copy()
+
+    def _raw(self) -> bytes:
+        try:
+            is_file = stat.S_ISREG(self.path.stat().st_mode)
+        except OSError as error:
+            raise files.translated(error, self.path) from error
+        if not is_file:  # To open a FIFO would wait for a writer.
+            raise CorruptError("it is not a file")
+        return files.read(self.path)
 
     def write(self, content: Content, *, durable: bool) -> None:
         """Replace the file. Not `durable`: a power cut may lose the change, a kill may not."""
@@ -173,12 +189,28 @@ class Store:
         self._last = raw, content.copy()
 
     def set_aside(self) -> Path:
-        """Keep an unusable file under another name and return it."""
-        number = 0
-        while (kept := self.path.with_suffix(f".corrupt-{number}")).exists():
-            number += 1
+        """Keep an unusable file, or what lies there instead, under another name and return it.
+
+        Of all that was set aside the newest `KEPT` remain.
+        """
+        prefix = f"{self.path.stem}.corrupt-"
         try:
+            names = [each.name.removeprefix(prefix) for each in self.path.parent.glob(f"{prefix}*")]
+            before = sorted(int(each) for each in names if each.isdecimal())
+            number = before[-1] + 1 if before else 0
+            kept = self.path.with_name(f"{prefix}{number}")
             self.path.rename(kept)
         except OSError as error:
             raise files.translated(error, self.path) from error
+        for old in before[: 1 - KEPT]:
+            _discard(self.path.with_name(f"{prefix}{old}"))
         return kept
+
+
+def _discard(path: Path) -> None:
+    """Remove a file or folder; one that stays is tried again the next time."""
+    with contextlib.suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

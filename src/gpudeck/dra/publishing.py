@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from gpudeck import logs
 from gpudeck.api import core, labels, resource, resources
 from gpudeck.api.meta import ObjectMeta, OwnerReference
@@ -47,6 +49,8 @@ class Publisher:
         self._node_name = node_name
         self._queue = queueing.Queue("resourceslices", first_seconds=0.05, limit_seconds=10.0)
         self._existing: dict[str, resource.ResourceSlice] = {}
+        self._sent: dict[str, resource.ResourceSlice] = {}
+        """What each slice was to become by our last write, with the version it then got."""
         self._generation = 0
         self._taints_kept = True
         self._listeners: list[Callable[[], None]] = []
@@ -118,12 +122,12 @@ class Publisher:
         ]
         if not owners:
             return False
-        plan = slices.plan(list(self._existing.values()), wanted, owner=owners[0])
+        plan = slices.plan(self._settled(), wanted, owner=owners[0])
         return not plan.delete and not plan.apply
 
     async def _write(self, wanted: Sequence[resource.Device]) -> None:
         plan = slices.plan(
-            list(self._existing.values()),
+            self._settled(),
             wanted,
             owner=await self._owner(),
             last_generation=self._generation,
@@ -140,6 +144,16 @@ class Publisher:
             applied=len(plan.apply),
             deleted=len(plan.delete),
         )
+
+    def _settled(self) -> list[resource.ResourceSlice]:
+        """The slices; one that is as our last write left it counts as what was written.
+
+        What the server drops or adds by itself would otherwise be fought for ever.
+        """
+        return [
+            sent if (sent := self._sent.get(name)) and _identity(sent) == _identity(each) else each
+            for name, each in self._existing.items()
+        ]
 
     async def _owner(self) -> OwnerReference:
         try:
@@ -168,6 +182,7 @@ class Publisher:
         except NotFoundError:
             log.debug("A resource slice was gone already", name=name)
         self._existing.pop(name, None)
+        self._sent.pop(name, None)
         metrics.slice_writes.labels("delete").inc()
 
     async def _apply(self, target: resource.ResourceSlice) -> None:
@@ -179,10 +194,14 @@ class Publisher:
         )
         metrics.slice_writes.labels("apply").inc()
         self._existing[target.metadata.name] = kept
+        meta = msgspec.structs.replace(
+            kept.metadata, owner_references=target.metadata.owner_references
+        )
+        self._sent[target.metadata.name] = msgspec.structs.replace(target, metadata=meta)
         dropped = slices.differences(target, kept)
         if not dropped:
             return
-        log.warning("The API server dropped fields", fields=dropped)
+        log.warning("The API server did not keep fields as sent", fields=dropped)
         self._events.fields_dropped(dropped)
         if self._taints_kept and any(field.endswith(".taints") for field in dropped):
             self._taints_kept = False
@@ -193,6 +212,10 @@ class Publisher:
         metrics.published_devices.set(len(published))
         for listener in self._listeners:
             listener()
+
+
+def _identity(each: resource.ResourceSlice) -> tuple[str | None, str | None]:
+    return each.metadata.uid, each.metadata.resource_version
 
 
 def version_of(meta: ObjectMeta) -> int:

@@ -17,7 +17,7 @@ import msgspec
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import attributes, labels, names, quantities, resource, versions
-from gpudeck.api.meta import ObjectMeta, OwnerReference
+from gpudeck.api.meta import ObjectMeta, OwnerReference, Wire
 from gpudeck.devices.identities import PciAddress
 
 DEVICES_PER_SLICE = 128
@@ -161,12 +161,19 @@ def plan(
     """Say how `existing` (all slices of ours on the node `owner`) becomes `wanted`.
 
     One changed slice keeps the pool's generation; more, or another number of slices,
-    take the next one, so that no reader mixes old with new.
+    take the next one, so that no reader mixes old with new. A slice that no apply of ours
+    can put right is deleted and made anew.
     """
     parts = _parts(wanted)
     by_name = {each.metadata.name: each for each in existing}
     target_names = [slice_name(owner.name, index) for index in range(len(parts))]
-    delete = [each for each in existing if each.metadata.name not in target_names]
+    delete = [
+        each
+        for each in existing
+        if each.metadata.name not in target_names or _is_beyond_repair(each, owner)
+    ]
+    for each in delete:
+        by_name.pop(each.metadata.name, None)
     current = max([last_generation, *(each.spec.pool.generation for each in existing)])
     target = _targets(target_names, parts, owner, current or 1)
     changed = [each for each in target if not same(by_name.get(each.metadata.name), each)]
@@ -176,6 +183,18 @@ def plan(
         target = _targets(target_names, parts, owner, current)
         changed = target
     return Plan(delete=delete, apply=changed, generation=current or 1)
+
+
+def _is_beyond_repair(each: resource.ResourceSlice, owner: OwnerReference) -> bool:
+    """Whether it has what the API never changes otherwise, or what only its owner can remove."""
+    spec = each.spec
+    fixed = spec.driver, spec.node_name, spec.pool.name
+    owners = [other.uid for other in each.metadata.owner_references or ()]
+    return (
+        fixed != (labels.DRIVER, owner.name, names.pool_name(owner.name))
+        or bool(_undecoded(spec))
+        or (owner.uid in owners and len(owners) > 1)
+    )
 
 
 def slice_name(node: str, index: int) -> str:
@@ -228,6 +247,7 @@ def differences(sent: resource.ResourceSlice, kept: resource.ResourceSlice) -> l
     for name in ("driver", "pool", "node_name"):
         if getattr(ours, name) != getattr(theirs, name):
             found.append(f"spec.{name}")
+    found += [f"spec.{name}" for name in _odd(ours, theirs)]
     if _owners(sent) != _owners(kept):
         found.append("metadata.ownerReferences")
     sent_devices, kept_devices = ours.devices or [], theirs.devices or []
@@ -246,6 +266,22 @@ def _device_differences(sent: resource.Device, kept: resource.Device) -> list[st
         found.append("capacity")
     if _marks(sent) != _marks(kept):
         found.append("taints")
+    return found + _odd(sent, kept)
+
+
+def _odd(sent: Wire, kept: Wire) -> list[str]:
+    """The names, as the API has them, of undecoded fields that differ."""
+    ours, theirs = _undecoded(sent), _undecoded(kept)
+    return sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name))
+
+
+def _undecoded(each: Wire) -> dict[str, bytes]:
+    """The fields that gpudeck does not set and keeps as they came."""
+    found = {}
+    for name, encoded in zip(each.__struct_fields__, each.__struct_encode_fields__, strict=True):
+        value = getattr(each, name)
+        if isinstance(value, msgspec.Raw):
+            found[encoded] = bytes(value)
     return found
 
 
@@ -260,10 +296,10 @@ def _qualified(
     return {name.removeprefix(prefix): value for name, value in (found or {}).items()}
 
 
-def _amounts(device: resource.Device) -> dict[str, int]:
+def _amounts(device: resource.Device) -> dict[str, tuple[int, dict[str, bytes]]]:
     prefix = f"{labels.DRIVER}/"
     return {
-        name.removeprefix(prefix): quantities.parse(each.value)
+        name.removeprefix(prefix): (quantities.parse(each.value), _undecoded(each))
         for name, each in (device.capacity or {}).items()
     }
 

@@ -122,6 +122,18 @@ async def test_a_checkpoint_damaged_while_the_plugin_runs_is_replaced_too(world:
     assert (world.specs(), world.states()) == ([], {})
 
 
+async def test_a_folder_in_place_of_the_checkpoint_is_set_aside(world: World) -> None:
+    claim, late = world.claim("c", 1), world.claim("late", 2)
+    await world.kubelet.prepare(claim)
+    world.checkpoint.unlink()
+    world.checkpoint.mkdir()
+    assert (await world.kubelet.prepare(late))["uid-late"].error == ""
+    assert set(world.states()) == {"c", "late"}
+    assert (world.data_dir / "checkpoint.corrupt-0").is_dir()
+    assert await world.until(lambda: "CheckpointReplaced" in world.events())
+    assert await world.kubelet.unprepare(claim, late) == {"uid-c": "", "uid-late": ""}
+
+
 async def test_a_deleted_checkpoint_beside_cdi_specs_is_rebuilt(world: World) -> None:
     await world.kubelet.prepare(world.claim("c", 1))
     await world.stop()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.scenario.dra.standins import card, device, sick
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resources
+from gpudeck.api.meta import Meta
 from gpudeck.dra import publishing, reporting
 from gpudeck.kubelet import registering
 
@@ -68,6 +70,81 @@ async def test_an_edit_by_somebody_else_is_put_right(world: World) -> None:
     world.api.put(resources.RESOURCE_SLICE, edited)
     await world.published(4)
     assert list(world.api.objects(resources.RESOURCE_SLICE)) == [name]
+
+
+EDITS: dict[str, Any] = {
+    "allowMultipleAllocations": True,
+    "consumesCounters": [{"counterSet": "a", "counters": {"b": {"value": "1"}}}],
+    "nodeName": NODE,
+    "nodeSelector": {"nodeSelectorTerms": []},
+    "allNodes": True,
+    "bindsToNode": True,
+    "bindingConditions": ["a.example/b"],
+    "bindingFailureConditions": ["a.example/c"],
+    "nodeAllocatableResources": {"cpu": "1"},
+}
+"""Every field of a device (1.34 to 1.37) that gpudeck does not set."""
+SPEC_EDITS: dict[str, Any] = {
+    "allNodes": True,
+    "nodeSelector": {"nodeSelectorTerms": []},
+    "perDeviceNodeSelection": True,
+    "sharedCounters": [{"name": "a", "counters": {"b": {"value": "1"}}}],
+    "partitionTypeAttribute": "type",
+    "skipNodeOperations": True,
+}
+"""The same of a spec. Another manager owns them, so that no apply of ours takes them away."""
+
+
+@pytest.mark.parametrize("field", EDITS)
+async def test_a_field_that_somebody_adds_to_a_device_goes_away(world: World, field: str) -> None:
+    ((name, found),) = world.api.objects(resources.RESOURCE_SLICE).items()
+    first, *others = found["spec"]["devices"]
+    devices = [{**first, field: EDITS[field]}, *others]
+    world.api.put(
+        resources.RESOURCE_SLICE, {**found, "spec": {**found["spec"], "devices": devices}}
+    )
+    await world.until(lambda: world.devices() == found["spec"]["devices"])
+    assert list(world.api.objects(resources.RESOURCE_SLICE)) == [name]
+
+
+async def test_a_request_policy_that_somebody_adds_goes_away(world: World) -> None:
+    ((_, found),) = world.api.objects(resources.RESOURCE_SLICE).items()
+    edited = copy.deepcopy(found)
+    edited["spec"]["devices"][0]["capacity"]["memory"]["requestPolicy"] = {"default": "1Gi"}
+    world.api.put(resources.RESOURCE_SLICE, edited)
+    await world.until(lambda: world.devices() == found["spec"]["devices"])
+
+
+@pytest.mark.parametrize("field", SPEC_EDITS)
+async def test_a_field_that_somebody_adds_to_a_slice_goes_away(world: World, field: str) -> None:
+    ((name, found),) = world.api.objects(resources.RESOURCE_SLICE).items()
+    other = {"metadata": {"name": name}, "spec": {field: SPEC_EDITS[field]}}
+    async with world.api.client() as stranger:
+        await stranger.apply(resources.RESOURCE_SLICE, other, Meta, manager="stranger")
+    spec = await world.until(lambda: healed(world, found["spec"]))
+    assert spec["pool"]["generation"] == 2
+    assert list(world.api.objects(resources.RESOURCE_SLICE)) == [name]
+
+
+async def test_a_field_that_the_api_server_adds_itself_is_not_fought(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mutating webhook, say: what our own write came back with is left as it is."""
+    plain = world.api.store.apply
+
+    def stamping(kind: Any, key: str, value: dict[str, Any], write: Any) -> dict[str, Any]:
+        if kind[1] == "resourceslices":
+            value["spec"]["skipNodeOperations"] = True
+        return plain(kind, key, value, write)
+
+    monkeypatch.setattr(world.api.store, "apply", stamping)
+    writes = len(world.api.writes)
+    world.adapter.show([*world.adapter.cards, card(4)])
+    await world.published(5)
+    add_physical_gpu(world, 0)
+    await world.until(lambda: reported(world, 0))
+    slices = [each for each in world.api.writes[writes:] if "resourceslices" in each.path]
+    assert [each.method for each in slices] == ["PATCH"]
 
 
 async def test_a_sick_card_is_tainted_and_comes_back_when_it_is_well(world: World) -> None:
@@ -210,6 +287,15 @@ async def test_a_quiet_node_writes_nothing(world: World) -> None:
     await world.until(lambda: verdicts(reported(world, 5, all_of_it=False)))
     others = [each.path for each in world.api.writes[writes:] if name_of(5) not in each.path]
     assert others == []
+
+
+def healed(world: World, spec: dict[str, Any]) -> dict[str, Any] | None:
+    """The spec of the one slice, once nothing but its generation differs from `spec`."""
+    for found in world.api.objects(resources.RESOURCE_SLICE).values():
+        now: dict[str, Any] = found["spec"]
+        if {**now, "pool": None} == {**spec, "pool": None}:
+            return now
+    return None
 
 
 def watches(world: World, since: int) -> set[str]:

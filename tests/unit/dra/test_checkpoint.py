@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +108,39 @@ def test_forgetting_says_whether_there_was_something() -> None:
     assert not found.forget("u1")
 
 
-def test_unusable_files_are_all_kept(tmp_path: Path) -> None:
+def folder(path: Path) -> None:
+    path.mkdir()
+    (path / "file").touch()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [folder, os.mkfifo, lambda path: path.symlink_to(path)],
+    ids=["folder", "fifo", "circle"],
+)
+def test_what_is_no_file_is_corrupt_and_can_be_set_aside(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    store = checkpoint.Store(tmp_path / "checkpoint.json")
+    for _ in range(7):
+        make(store.path)
+        with pytest.raises(checkpoint.CorruptError):
+            store.read()
+        store.set_aside()
+        assert store.read() is None
+    kept = sorted(each.name for each in tmp_path.iterdir())
+    assert kept == [f"checkpoint.corrupt-{number}" for number in range(2, 7)]
+
+
+def test_of_many_unusable_files_the_newest_are_kept(tmp_path: Path) -> None:
+    store = checkpoint.Store(tmp_path / "checkpoint.json")
+    for number in range(12):
+        store.path.write_text(str(number))
+        store.set_aside()
+    assert sorted(each.read_text() for each in tmp_path.iterdir()) == ["10", "11", "7", "8", "9"]
+
+
+def test_unusable_files_are_kept(tmp_path: Path) -> None:
     store = checkpoint.Store(tmp_path / "checkpoint.json")
     for number, text in enumerate(("one", "two")):
         store.path.write_text(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpudeck.adapter.v1 import adapter_pb2
@@ -220,6 +221,32 @@ def test_an_edit_of_any_field_is_a_difference() -> None:
         (kept,) = plan([], many(1, SICK)).apply
         change(kept.spec)
         assert slices.differences(sent, kept) == [path]
+
+
+def test_a_slice_that_no_apply_can_put_right_is_made_anew() -> None:
+    stranger = OwnerReference(api_version="v1", kind="Node", name="x", uid="x")
+    for change in (
+        lambda each: setattr(each.spec, "shared_counters", msgspec.Raw(b"[]")),
+        lambda each: setattr(each.spec.pool, "name", "x"),
+        lambda each: setattr(each.spec, "node_name", None),
+        lambda each: each.metadata.owner_references.append(stranger),
+    ):
+        existing = plan([], many(1)).apply
+        change(existing[0])
+        made = plan(existing, many(1))
+        assert (made.delete, made.generation) == (existing, 2)
+        assert plan(made.apply, many(1)).apply == []
+
+
+def test_undecoded_fields_are_differences_by_their_path() -> None:
+    (sent,), (kept,) = plan([], many(1)).apply, plan([], many(1)).apply
+    assert kept.spec.devices
+    kept.spec.devices[0].binds_to_node = msgspec.Raw(b"false")
+    kept.spec.skip_node_operations = msgspec.Raw(b"true")
+    assert slices.differences(sent, kept) == [
+        "spec.skipNodeOperations",
+        "spec.devices[gpu-0000-00-00-0].bindsToNode",
+    ]
 
 
 def test_the_servers_spelling_is_no_difference() -> None:
