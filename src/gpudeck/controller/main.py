@@ -2,16 +2,18 @@
 """The process controller: builds the parts, runs them in one group, leads when it may.
 
 Every replica fills its caches and serves /metrics; only the leader reconciles, so
-a replica that takes over starts with full caches. Losing the lease ends the
-process (LeadershipLostError): what it began must not go on beside the new leader.
+a replica that takes over starts with full caches. One that loses the lease stops
+reconciling before another may lead, keeps its caches and queues, and stands again:
+after an outage of the API server no restart of the container is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
-from gpudeck import logs
+from gpudeck import errors, logs
 from gpudeck.api import conditions
 from gpudeck.api.resource import DeviceClass, ResourceClaim
 from gpudeck.api.resources import DEVICE_CLASS, GPU_CLASS, PHYSICAL_GPU, RESOURCE_CLAIM
@@ -37,7 +39,7 @@ _log = logs.get(__name__)
 
 
 async def run(settings: Settings) -> None:
-    """Run until cancelled. Raises LeadershipLostError when another replica leads."""
+    """Run until cancelled."""
     async with await Client.connect(settings.kubeconfig) as client:
         try:
             await Controller(client, settings).run()
@@ -88,10 +90,17 @@ class Controller:
                 group.create_task(cache.run())
             group.create_task(self._recorder.run(), name="events")
             group.create_task(self._serve(), name="metrics")
-            group.create_task(self._elector.run(self._lead), name="leading")
+            group.create_task(self._stand(), name="leading")
 
     async def _serve(self) -> None:
         await serving.serve(self._settings.metrics_port, metrics=self.metrics, healthy=lambda: "")
+
+    async def _stand(self) -> None:
+        """Lead whenever the lease can be had, for ever."""
+        while True:
+            # The elector has told why, and `_lead` has ended by the time that it raises.
+            with contextlib.suppress(errors.LeadershipLostError):
+                await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
         for cache in (self._classes, self._device_classes, self._claims, self._gpus):

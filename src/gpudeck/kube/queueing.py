@@ -63,7 +63,8 @@ class Queue:
         """Reconcile keys for ever, `workers` at a time.
 
         `reconcile` may return the seconds after which to come again. A RetryableError
-        waits and comes again, a TerminalError is logged and waits for the next add.
+        waits and comes again, a TerminalError is logged and waits for the next add. What
+        is in work when it is cancelled is ready again, so `work` may be called anew.
         """
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
@@ -74,6 +75,9 @@ class Queue:
             key = await self._next()
             try:
                 await self._attempt(key, reconcile)
+            except asyncio.CancelledError:
+                self._again.add(key)  # Half done: for whoever calls `work` next.
+                raise
             finally:
                 self._done(key)
 

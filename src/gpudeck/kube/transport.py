@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -19,8 +19,7 @@ import aiohttp
 import msgspec
 import yarl
 
-from gpudeck import errors
-from gpudeck.kube import configuration, responses
+from gpudeck.kube import configuration, responses, translating
 
 REQUEST_SECONDS = 30.0
 """Deadline of a request with a whole answer; the server's own is 60 s."""
@@ -80,7 +79,7 @@ class Transport:
         """Return the body of a successful answer; every failure is an error of gpudeck."""
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         async with self.open(request, timeout) as response:
-            with _translated(request.what):
+            with translating.network(request.what, self._access.server):
                 return await response.read()
 
     @contextlib.asynccontextmanager
@@ -94,7 +93,7 @@ class Transport:
             response = await self._attempt(request, timeout)
         try:
             if response.status >= 400:
-                with _translated(request.what):
+                with translating.network(request.what, self._access.server):
                     body = await response.read()
                 raise responses.error_of(
                     request.what,
@@ -112,7 +111,7 @@ class Transport:
     async def _attempt(
         self, request: Request, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        with _translated(request.what):
+        with translating.network(request.what, self._access.server):
             try:
                 return await self._once(request, timeout)
             except aiohttp.ServerDisconnectedError:
@@ -145,21 +144,6 @@ class Transport:
         )
 
 
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """Turn network errors into UnavailableError, and a wrong certificate into ForbiddenError."""
-    try:
-        yield
-    except aiohttp.ClientConnectorCertificateError as error:
-        raise errors.ForbiddenError(
-            f"{what}: the API server's certificate is not trusted: {error.certificate_error}",
-            reason="CertificateNotTrusted",
-        ) from error
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        text = str(error) or type(error).__name__
-        raise errors.UnavailableError(f"{what}: the API server does not answer: {text}") from error
-
-
 def timeout_for_stream(idle_seconds: float) -> aiohttp.ClientTimeout:
     """Return the deadlines of a stream: none in total, but it may not be silent for longer."""
     return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
@@ -167,8 +151,9 @@ def timeout_for_stream(idle_seconds: float) -> aiohttp.ClientTimeout:
 
 async def chunks(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes]:
     """Give the bytes of a stream as they come; UnavailableError when it breaks."""
+    server = str(response.url.origin())
     while True:
-        with _translated(what):
+        with translating.network(what, server):
             chunk = await response.content.readany()
         if not chunk:
             return

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -25,7 +26,7 @@ from gpudeck.api.resources import (
 )
 from gpudeck.controller import main
 from gpudeck.controller.settings import Settings
-from gpudeck.errors import LeadershipLostError
+from gpudeck.kube.electing import Elector
 
 pytestmark = pytest.mark.asyncio
 
@@ -311,17 +312,41 @@ async def test_only_the_leader_writes_and_the_next_one_goes_on() -> None:
             await server.until(phase_is(server, "InUse"))
 
 
-async def test_a_leader_whose_lease_is_taken_ends_with_one_error() -> None:
+async def test_a_leader_whose_lease_is_taken_stands_by_and_leads_again_once_it_is_free() -> None:
     async with ApiServer() as server:
-        settings = Settings(
-            kubeconfig=server.kubeconfig(), namespace="gpudeck-system", identity="first"
-        )
-        task = asyncio.create_task(main.run(settings))
-        lease = await server.until(lambda: next(iter(server.objects(LEASE).values()), None))
-        taken = {**lease, "spec": {**lease["spec"], "holderIdentity": "other"}}
-        server.put(LEASE, taken)
-        with pytest.raises(LeadershipLostError, match="other"):
-            await asyncio.wait_for(task, 10)
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        async with controller(server, identity="first") as replica:
+            await server.until(phase_is(server, "Ready"))
+            lease = next(iter(server.objects(LEASE).values()))
+            server.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "other"}})
+            await server.until(lambda: b"gpudeck_controller_leading 0.0" in replica.metrics())
+            before = len(own_writes(server))
+            server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result()))
+            await server.until(
+                lambda: b'waiting_keys{queue="physicalgpu"} 1.0' in replica.metrics()
+            )
+            assert len(own_writes(server)) == before
+            server.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": ""}})
+            await server.until(phase_is(server, "InUse"))
+
+
+async def test_claims_that_went_in_an_outage_longer_than_the_lease_free_their_cards_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        main, "Elector", functools.partial(Elector, renew_seconds=0.4, retry_seconds=0.05)
+    )
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result(), pods=("p",)))
+        async with controller(server) as replica:
+            await server.until(phase_is(server, "InUse"))
+            await server.stop()
+            await server.until(lambda: b"gpudeck_controller_leading 0.0" in replica.metrics())
+            server.remove(RESOURCE_CLAIM, CLAIM)
+            await server.start()
+            await server.until(phase_is(server, "Ready"))
+            assert "claims" not in status(server)["occupancy"]
 
 
 async def test_metrics_count_cards_by_phase_and_classes_by_readiness() -> None:

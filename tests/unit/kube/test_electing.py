@@ -109,6 +109,38 @@ async def test_a_lease_that_does_not_change_for_its_duration_is_taken(
     assert holder(server) == ""
 
 
+async def test_a_lease_that_bears_our_own_name_is_taken_over_at_once(
+    server: apiserver.ApiServer, connection: client.Client
+) -> None:
+    """A container that was killed and starts again in its pod, as client-go 1.37 does it too."""
+    hold(server, "me")
+    mine = elector(connection)
+    task = asyncio.create_task(mine.run(for_ever))
+    await server.until(lambda: mine.is_leader)
+    assert [each.method for each in server.seen] == ["GET", "PATCH"]
+    assert server.objects(LEASE)[KEY]["spec"]["leaseTransitions"] == 4
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_who_lost_the_lease_in_an_outage_leads_again_with_the_first_try_after_it(
+    server: apiserver.ApiServer, connection: client.Client
+) -> None:
+    mine = elector(connection, lease_seconds=3600.0)
+    task = asyncio.create_task(mine.run(for_ever))
+    await server.until(lambda: mine.is_leader)
+    await server.stop()
+    with pytest.raises(errors.LeadershipLostError):
+        await task
+    await server.start()
+    before = len(server.seen)
+    again = asyncio.create_task(mine.run(for_ever))
+    await server.until(lambda: mine.is_leader)
+    assert [each.method for each in server.seen[before:]] == ["GET", "PATCH"]
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)
+
+
 async def test_a_leader_whose_lease_was_taken_stops_at_once(
     server: apiserver.ApiServer, connection: client.Client
 ) -> None:

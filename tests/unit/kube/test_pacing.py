@@ -32,3 +32,19 @@ def test_the_peer_is_not_asked_again_sooner_than_it_wants() -> None:
     assert pace.after(errors.UnavailableError("busy", after_seconds=9.0)) == 9.0
     assert pace.after(errors.UnavailableError("busy", after_seconds=0.0)) > 0.0
     assert pace.after(errors.NotFoundError("no")) < 9.0
+
+
+def test_an_unreachable_peer_is_tried_every_few_seconds_however_long_it_is_away() -> None:
+    pace = pacing.Backoff()
+    away = errors.UnavailableError("away", reason=pacing.UNREACHABLE)
+    waits = [pace.after(away) for _ in range(1000)]
+    assert waits[0] <= pace.first_seconds
+    assert max(waits) <= pacing.UNREACHABLE_SECONDS
+    assert min(waits[10:]) >= pacing.UNREACHABLE_SECONDS / 2
+
+
+def test_what_fails_after_an_outage_does_not_wait_as_if_it_had_failed_all_the_time() -> None:
+    pace = pacing.Backoff()
+    for _ in range(1000):
+        pace.after(errors.UnavailableError("away", reason=pacing.UNREACHABLE))
+    assert pace.after(errors.UnavailableError("it is still starting")) <= 6.4

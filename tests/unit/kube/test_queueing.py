@@ -155,3 +155,18 @@ async def test_a_key_in_work_is_not_lost_when_the_workers_are_cancelled(bench: B
         await bench.settled()
         bench.queue.add("a")
     assert len(bench.queue) == 1
+
+
+async def test_what_was_in_work_when_the_workers_ended_is_done_by_the_next_ones(
+    bench: Bench,
+) -> None:
+    bench.gate.clear()
+    bench.queue.add("a")
+    async with working(bench.reconcile, bench.queue):
+        await bench.settled()
+    assert len(bench.queue) == 1
+    bench.gate.set()
+    async with working(bench.reconcile, bench.queue):
+        await bench.settled()
+    assert bench.calls == ["a", "a"]
+    assert bench.queue.is_idle
