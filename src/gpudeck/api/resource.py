@@ -184,6 +184,7 @@ class Device(Wire):
     binding_conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     binding_failure_conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     node_allocatable_resources: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    node_allocatable_resource_mappings: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class Pool(Wire, omit_defaults=False):

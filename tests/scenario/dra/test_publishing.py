@@ -81,7 +81,8 @@ EDITS: dict[str, Any] = {
     "bindsToNode": True,
     "bindingConditions": ["a.example/b"],
     "bindingFailureConditions": ["a.example/c"],
-    "nodeAllocatableResources": {"cpu": "1"},
+    "nodeAllocatableResources": {"cpu": {"mapping": {"deviceMultiplier": "1"}}},
+    "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "1"}},
 }
 """Every field of a device (1.34 to 1.37) that gpudeck does not set."""
 SPEC_EDITS: dict[str, Any] = {
@@ -90,7 +91,7 @@ SPEC_EDITS: dict[str, Any] = {
     "perDeviceNodeSelection": True,
     "sharedCounters": [{"name": "a", "counters": {"b": {"value": "1"}}}],
     "partitionTypeAttribute": "type",
-    "skipNodeOperations": True,
+    "skipNodeOperations": ["NodePrepareResources", "NodeUnprepareResources"],
 }
 """The same of a spec. Another manager owns them, so that no apply of ours takes them away."""
 
@@ -134,7 +135,7 @@ async def test_a_field_that_the_api_server_adds_itself_is_not_fought(
 
     def stamping(kind: Any, key: str, value: dict[str, Any], write: Any) -> dict[str, Any]:
         if kind[1] == "resourceslices":
-            value["spec"]["skipNodeOperations"] = True
+            value["spec"]["skipNodeOperations"] = SPEC_EDITS["skipNodeOperations"]
         return plain(kind, key, value, write)
 
     monkeypatch.setattr(world.api.store, "apply", stamping)
