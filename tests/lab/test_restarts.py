@@ -112,6 +112,18 @@ def test_a_broken_checkpoint_is_set_aside_and_rebuilt(lab: Lab, content: str) ->
     assert lab.cards_inside("holder") == card
 
 
+def test_a_vendor_label_that_somebody_removes_comes_back_and_with_it_the_cards(lab: Lab) -> None:
+    lab.kubectl("label", "node", "node-1", "gpu.deckhouse.io/vendor-")
+
+    def labelled() -> bool:
+        node = lab.get("node", "node-1")
+        return node is not None and "gpu.deckhouse.io/vendor" in node["metadata"]["labels"]
+
+    lab.eventually("the label is back", labelled, seconds=30)
+    lab.eventually("node-1 publishes 4 devices", lambda: devices(lab, "node-1") == 4, seconds=90)
+    lab.eventually("the plugin serves again", lambda: all_ready(lab), seconds=90)
+
+
 def all_ready(lab: Lab) -> bool:
     """Whether every container of gpudeck is ready."""
     pods = lab.list("pods", "-n", NAMESPACE)
