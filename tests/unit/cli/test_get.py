@@ -172,7 +172,7 @@ async def test_a_server_that_is_away_is_one_line(server: ApiServer) -> None:
     result = await run(server, "get")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")
-    assert "the API server" in result.stderr
+    assert "cannot be reached: connection refused" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
