@@ -28,6 +28,7 @@ from gpudeck.lab import (
     hardware,
     network,
     node,
+    pki,
     processes,
     rootfs,
 )
@@ -78,8 +79,7 @@ class Cluster:
             self.boot(first)
             self._connect(first)
             admin = controlplane.administrator(self.folder.pki, self.plan, name=self.lab.name)
-            self.folder.kubeconfig.touch(mode=0o600)
-            self.folder.kubeconfig.write_bytes(admin)
+            pki.write_private(self.folder.kubeconfig, admin)
             target = self.folder.root(first.name) / "etc/kubernetes"
             controlplane.credentials(self.folder.pki, target, self.plan)
             self.start(first, controlplane.DAEMONS[:2])

@@ -36,7 +36,7 @@ def credentials(folder: Path, target: Path, plan: network.Plan) -> None:
     cluster, etcd, proxy = (pki.read(folder, name) for name in ("ca", "etcd-ca", "front-proxy-ca"))
     for name, pair in (("ca", cluster), ("etcd-ca", etcd), ("front-proxy-ca", proxy)):
         target.mkdir(parents=True, exist_ok=True)
-        (target / f"{name}.crt").write_bytes(pair.certificate_pem)
+        pki.write_public(target / f"{name}.crt", pair.certificate_pem)
     cluster.write(target, "ca")
     for name in ("sa.key", "sa.pub"):
         pki.write_private(target / name, (folder / name).read_bytes())

@@ -54,7 +54,7 @@ def credentials(folder: Path, target: Path, node: Node, plan: network.Plan) -> N
     """Issue the kubelet's two certificates and kube-proxy's one."""
     cluster = pki.read(folder, "ca")
     target.mkdir(parents=True, exist_ok=True)
-    (target / "ca.crt").write_bytes(cluster.certificate_pem)
+    pki.write_public(target / "ca.crt", cluster.certificate_pem)
     user = f"system:node:{node.name}"
     client = pki.issue(cluster, user, organizations=["system:nodes"])
     text = pki.kubeconfig(plan.server, cluster, client, name="kubelet")

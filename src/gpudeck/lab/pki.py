@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gpudeck.host import files
+
 LIFETIME = datetime.timedelta(days=365)
 # Clocks of virtual machines step back after a resume; certificates are valid a bit earlier.
 BACKDATE = datetime.timedelta(hours=1)
@@ -52,7 +54,7 @@ class Pair:
     def write(self, folder: Path, name: str) -> None:
         """Write `<name>.crt` and `<name>.key`, the key readable by its owner only."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.crt").write_bytes(self.certificate_pem)
+        write_public(folder / f"{name}.crt", self.certificate_pem)
         write_private(folder / f"{name}.key", self.key_pem)
 
 
@@ -69,11 +71,14 @@ def read_certificate(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
+def write_public(path: Path, content: bytes) -> None:
+    """Write a file that everybody may read; a daemon that reads it now gets a whole one."""
+    files.write_atomic(path, content, durable=False)
+
+
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner may read, from its first instant on."""
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_bytes(content)
+    files.write_atomic(path, content, mode=0o600, durable=False)
 
 
 def authority(common_name: str) -> Pair:
@@ -134,7 +139,7 @@ def token_keys(folder: Path) -> None:
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    (folder / "sa.pub").write_bytes(public)
+    write_public(folder / "sa.pub", public)
 
 
 def kubeconfig(server: str, signer: Pair, client: Pair, *, name: str) -> bytes:

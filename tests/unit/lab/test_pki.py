@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import threading
@@ -84,3 +85,16 @@ def test_only_the_users_own_kubeconfig_is_a_master(tmp_path: Path) -> None:
     assert b"https://10.89.51.1:6443" in controlplane.administrator(
         tmp_path, network.Plan(51), name="lab"
     )
+
+
+def test_a_file_that_a_daemon_reads_is_replaced_and_never_emptied(tmp_path: Path) -> None:
+    controlplane.authorities(tmp_path)
+    target, plan = tmp_path / "node", network.Plan(7)
+    controlplane.credentials(tmp_path, target, plan)
+    streams = {path: path.open("rb") for path in target.iterdir()}
+    controlplane.credentials(tmp_path, target, plan)
+    node.credentials(tmp_path, target, Node(name="control-plane", index=1), plan)
+    for path, stream in streams.items():
+        with stream:
+            assert os.fstat(stream.fileno()).st_ino != path.stat().st_ino, path.name
+            assert stream.read()
