@@ -46,22 +46,22 @@ def _prepare_claim(
     hook_path: str,
     shared: wire.Shared,
 ) -> pb.PreparedClaim:
-    readings = [_reading(inventory, device.pci_address) for device in claim.devices]
+    uses = [contract.Use(card=_reading(inventory, each.pci_address)) for each in claim.devices]
     version = inventory.driver.version
-    injection = vendor.inject(readings, driver_version=version, hook_path=hook_path)
+    injection = vendor.inject(uses, driver_version=version, hook_path=hook_path)
     return pb.PreparedClaim(
         uid=claim.claim.uid,
         shared=shared.edits(injection.shared),
-        devices=_devices(claim.devices, injection.cards),
+        devices=_devices(claim.devices, injection.uses),
     )
 
 
 def _devices(
-    asked: Sequence[pb.DeviceRequest], given: Sequence[contract.Edits]
+    asked: Sequence[pb.DeviceRequest], given: Sequence[contract.UseEdits]
 ) -> list[pb.PreparedDevice]:
     return [
-        pb.PreparedDevice(name=device.name, edits=wire.edits(edits))
-        for device, edits in zip(asked, given, strict=True)
+        pb.PreparedDevice(name=device.name, edits=wire.edits(use.edits))
+        for device, use in zip(asked, given, strict=True)
     ]
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+import msgspec
+
 from gpudeck.devices.identities import PciAddress
 from gpudeck.errors import InvalidError
 
@@ -23,7 +25,23 @@ _BLANKS = re.compile(r"\s+")
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9._-]")
 _DASHES = re.compile(r"-{2,}")
 _MAKERS = re.compile(r"^(?:nvidia|metax|amd|intel)(?:\s+|$)", re.IGNORECASE)
-_GPU_PREFIX = "gpu-"
+_GPU, _MIG, _SHARE = "gpu", "mig", "share"
+_MPS = "-mps"
+_DEVICE = re.compile(
+    r"^(?P<type>gpu|mig|share)-(?P<address>[0-9a-f]{4,8}-[0-9a-f]{2}-[01][0-9a-f]-[0-7])"
+    r"(?:-(?P<profile>[a-z0-9]+)-(?P<id>[0-9]+)-(?P<start>[0-9]+)|(?P<mps>-mps))?$"
+)
+
+
+class DeviceName(msgspec.Struct, frozen=True):
+    """What the name of a DRA device of ours says; a partition has `profile_id` and `start`."""
+
+    type: str
+    """gpu, mig or share: the value of the attribute `type`."""
+    address: PciAddress
+    profile_id: int | None = None
+    start: int | None = None
+    mps: bool = False
 
 
 def label_value(text: str) -> str:
@@ -64,17 +82,45 @@ def pool_name(node: str) -> str:
 
 def gpu_device_name(address: PciAddress) -> str:
     """Return the DRA device name of a whole card, e.g. `gpu-0000-1b-00-0`."""
-    return _GPU_PREFIX + address.dashed
+    return f"{_GPU}-{address.dashed}"
+
+
+def mig_device_name(address: PciAddress, profile: str, profile_id: int, start: int) -> str:
+    """Return the DRA device name of a partition, e.g. `mig-0000-1b-00-0-1g10gb-19-0`."""
+    plain = re.sub(r"[^a-z0-9]", "", profile.lower())[:16]
+    return f"{_MIG}-{address.dashed}-{plain}-{profile_id}-{start}"
+
+
+def share_device_name(address: PciAddress, *, mps: bool = False) -> str:
+    """Return the DRA device name of a card that is handed out in shares."""
+    return f"{_SHARE}-{address.dashed}{_MPS if mps else ''}"
+
+
+def parse_device(device: str) -> DeviceName | None:
+    """Return what a DRA device name of ours says, None if it is not one."""
+    found = _DEVICE.match(device)
+    if found is None:
+        return None
+    kind, is_part = found["type"], found["id"] is not None
+    if (kind == _MIG) is not is_part or (found["mps"] and kind != _SHARE):
+        return None
+    try:
+        address = PciAddress.parse(found["address"])
+    except InvalidError:
+        return None
+    return DeviceName(
+        kind,
+        address,
+        profile_id=int(found["id"]) if is_part else None,
+        start=int(found["start"]) if is_part else None,
+        mps=bool(found["mps"]),
+    )
 
 
 def address_of_device(device: str) -> PciAddress | None:
-    """Return the card that a DRA device name of ours stands for, None if it is not one."""
-    if not device.startswith(_GPU_PREFIX):
-        return None
-    try:
-        return PciAddress.parse(device.removeprefix(_GPU_PREFIX))
-    except InvalidError:
-        return None
+    """Return the card that a DRA device of ours is or is a part of, None if it is not one."""
+    found = parse_device(device)
+    return found.address if found is not None else None
 
 
 def attribute_text(text: str) -> str:

@@ -47,6 +47,8 @@ def _schema(kind: msgspec.inspect.Type) -> Schema:
         return {"type": "string", "enum": [member.value for member in kind.cls]}
     if isinstance(kind, msgspec.inspect.ListType):
         return {"type": "array", "items": _schema(kind.item_type)}
+    if isinstance(kind, msgspec.inspect.DictType):
+        return {"type": "object", "additionalProperties": _schema(kind.value_type)}
     if type(kind) in _SCALARS:
         return dict(_SCALARS[type(kind)])
     raise UnsupportedError(f"a CustomResourceDefinition cannot describe {kind!r}")

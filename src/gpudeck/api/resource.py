@@ -47,6 +47,12 @@ class DeviceToleration(Wire):
     effect: str | None = None
 
 
+class CapacityRequirements(Wire):
+    """`requests`: least amounts of capacities by name; of a shared device, what is consumed."""
+
+    requests: dict[str, str | int] | None = None
+
+
 class ExactRequest(Wire):
     device_class_name: str = ""
     selectors: list[DeviceSelector] | None = None
@@ -54,6 +60,7 @@ class ExactRequest(Wire):
     count: int | None = None
     admin_access: bool | None = None
     tolerations: list[DeviceToleration] | None = None
+    capacity: CapacityRequirements | None = None
 
 
 class SubRequest(Wire):
@@ -63,6 +70,7 @@ class SubRequest(Wire):
     allocation_mode: str | None = None
     count: int | None = None
     tolerations: list[DeviceToleration] | None = None
+    capacity: CapacityRequirements | None = None
 
 
 class DeviceRequest(Wire):
@@ -78,9 +86,17 @@ class DeviceConstraint(Wire):
     match_attribute: str | None = None
 
 
+class ClaimConfig(Wire):
+    """An entry of `spec.devices.config`; no `requests` means all of them."""
+
+    requests: list[str] | None = None
+    opaque: OpaqueConfig | None = None
+
+
 class ClaimDevices(Wire):
     requests: list[DeviceRequest] | None = None
     constraints: list[DeviceConstraint] | None = None
+    config: list[ClaimConfig] | None = None
 
 
 class ClaimSpec(Wire):
@@ -158,9 +174,41 @@ class Attribute(Wire):
     version: str | None = None
 
 
+class CapacityRange(Wire):
+    min: str = ""
+    max: str | None = None
+    step: str | None = None
+
+
+class RequestPolicy(Wire):
+    """What a share of a capacity may be: `default` where the claim names none."""
+
+    default: str | None = None
+    valid_values: list[str] | None = None
+    valid_range: CapacityRange | None = None
+
+
 class Capacity(Wire):
     value: str = ""
-    request_policy: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    request_policy: RequestPolicy | None = None
+
+
+class Counter(Wire):
+    value: str = ""
+
+
+class CounterSet(Wire):
+    """Amounts that devices of one pool share; at most 8 sets a slice, 32 counters a set."""
+
+    name: str = ""
+    counters: dict[str, Counter] = msgspec.field(default_factory=dict)
+
+
+class CounterConsumption(Wire):
+    """What a device takes of a counter set while it is allocated."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] = msgspec.field(default_factory=dict)
 
 
 class DeviceTaint(Wire):
@@ -175,8 +223,8 @@ class Device(Wire):
     attributes: dict[str, Attribute] | None = None
     capacity: dict[str, Capacity] | None = None
     taints: list[DeviceTaint] | None = None
-    allow_multiple_allocations: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    consumes_counters: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    allow_multiple_allocations: bool | None = None
+    consumes_counters: list[CounterConsumption] | None = None
     node_name: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     node_selector: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     all_nodes: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -201,7 +249,7 @@ class SliceSpec(Wire):
     all_nodes: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     node_selector: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     per_device_node_selection: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    shared_counters: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    shared_counters: list[CounterSet] | None = None
     partition_type_attribute: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     skip_node_operations: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -69,6 +69,13 @@ class Recovery(enum.StrEnum):
     NEEDED = "needed"
 
 
+class Placement(Value, frozen=True):
+    """A place on the card, in the driver's memory slices."""
+
+    start: int
+    size: int
+
+
 class PartitionProfile(Value, frozen=True):
     name: str
     """As the driver reports it (case-29), never computed: `1g.10gb+me`."""
@@ -77,6 +84,13 @@ class PartitionProfile(Value, frozen=True):
     max_instances: int
     slices: int
     multiprocessors: int
+    placements: tuple[Placement, ...] = ()
+    """Every legal place on an empty card, as the driver lists them; never from a table of ours."""
+    copy_engines: int = 0
+    decoders: int = 0
+    encoders: int = 0
+    jpeg_engines: int = 0
+    ofa_engines: int = 0
 
 
 class Partition(Value, frozen=True):
@@ -86,12 +100,26 @@ class Partition(Value, frozen=True):
     uuid: str
     start: int
     size: int
+    profile_id: int | None = None
+    """None where the driver does not tell it for an instance that exists."""
 
 
 class PartitioningMode(enum.StrEnum):
     NOT_AVAILABLE = "NotAvailable"
     DISABLED = "Disabled"
     ENABLED = "Enabled"
+
+
+class ShareSupport(Value, frozen=True):
+    """How the card can be shared by claims that each hold a part of its memory."""
+
+    time_slicing: bool = False
+    """The driver takes a time-slice interval for the card."""
+    mps: bool = False
+    memory_limits: bool = False
+    """The driver keeps a container to an amount of memory; found out by asking the card."""
+    memory_limits_message: str = ""
+    """Why not, in one sentence, where `memory_limits` is False."""
 
 
 class CardReading(Value, frozen=True):
@@ -110,7 +138,10 @@ class CardReading(Value, frozen=True):
     """0: the card cannot be partitioned."""
     profiles: tuple[PartitionProfile, ...] = ()
     mode: PartitioningMode = PartitioningMode.NOT_AVAILABLE
+    dynamic: bool = False
+    """The mode changes without a reset of the card, so that partitions are made on demand."""
     partitions: tuple[Partition, ...] = ()
+    share_support: ShareSupport = ShareSupport()
     faults: tuple[Fault, ...] = ()
     """What is wrong now. A query the card does not support is no fault (case-08)."""
     recovery: Recovery = Recovery.UNKNOWN
@@ -172,11 +203,93 @@ class Edits(Value, frozen=True):
     additional_gids: tuple[int, ...] = ()
 
 
+class SharingStrategy(enum.StrEnum):
+    TIME_SLICING = "TimeSlicing"
+    MPS = "MPS"
+
+
+class TimeSlice(enum.StrEnum):
+    """How long the driver lets one process run before the next (nvidia-smi compute-policy)."""
+
+    DEFAULT = "Default"
+    SHORT = "Short"
+    MEDIUM = "Medium"
+    LONG = "Long"
+
+
+class Share(Value, frozen=True):
+    """A part of a card that other claims hold parts of too."""
+
+    share_id: str
+    memory_bytes: int | None = None
+    """None: no amount was agreed."""
+    cores: int | None = None
+    """Percent of the card's multiprocessors."""
+    strategy: SharingStrategy = SharingStrategy.TIME_SLICING
+    interval: TimeSlice | None = None
+    """None leaves the card's interval alone."""
+    enforce_memory: bool = True
+
+
+class Use(Value, frozen=True):
+    """A card, or one part of it, that a claim uses: whole when neither part is given."""
+
+    card: CardReading
+    partition: Partition | None = None
+    share: Share | None = None
+    admin_access: bool = False
+    """Looks on, beside the owners; nothing may be changed for it."""
+
+
+class UseEdits(Value, frozen=True):
+    """What one use needs of a container, and what the maker can promise about it."""
+
+    edits: Edits
+    limits_memory: bool = False
+    """The driver keeps the container to the share's memory."""
+    limits_memory_message: str = ""
+    """Why not, where a share has an amount and `limits_memory` is False."""
+
+
 class Injection(Value, frozen=True):
-    """Edits for a claim: `shared` once, `cards` for each card in the order asked."""
+    """Edits for a claim: `shared` once, `uses` one for each use in the order asked."""
 
     shared: Edits
-    cards: tuple[Edits, ...]
+    uses: tuple[UseEdits, ...]
+
+
+class MakePartition(Value, frozen=True, tag="MakePartition"):
+    """Make the partition of that profile at that place; one that is there already is the answer."""
+
+    profile_id: int
+    placement: Placement
+
+
+class RemovePartition(Value, frozen=True, tag="RemovePartition"):
+    """Remove the partition at that place; success when there is none of that profile."""
+
+    profile_id: int
+    placement: Placement
+
+
+class SetPartitioning(Value, frozen=True, tag="SetPartitioning"):
+    """Turn the partitioning mode on or off; success when it is so already."""
+
+    enabled: bool
+
+
+class SetTimeSlice(Value, frozen=True, tag="SetTimeSlice"):
+    interval: TimeSlice
+
+
+class SetExclusive(Value, frozen=True, tag="SetExclusive"):
+    """Admit one process at a time (for MPS, whose daemon is that one), or any number."""
+
+    enabled: bool
+
+
+Action: TypeAlias = MakePartition | RemovePartition | SetPartitioning | SetTimeSlice | SetExclusive
+"""What a claim may need done to a card before a container can use it."""
 
 
 Progress = Callable[[str], None]
@@ -210,6 +323,16 @@ class Library(Protocol):
         as "not supported" only leaves its field empty.
         """
 
+    def act(self, address: str, action: Action) -> Partition | None:
+        """Change one card. Deadline 9 s, ordinarily well below one; MakePartition gives what it made.
+
+        May be repeated: an action whose outcome stands already succeeds and changes nothing. One
+        that fails has undone what it began (a GPU instance whose compute instance could not be
+        made is removed again). Raises BusyError where somebody uses what must not be used (retry),
+        ConflictError where another partition lies in the way, UnsupportedError where the card
+        cannot do it (a mode change that needs a reset included), else as `read`.
+        """
+
     def wait(self, seconds: float) -> Sequence[CardEvent]:
         """Wait for events of the cards read so far; return early with those that came.
 
@@ -231,14 +354,12 @@ class Vendor(Protocol):
     def sites(self) -> Sequence[Site]:
         """List the maker's cards on the PCI bus, by address. One bad device never hides another."""
 
-    def inject(
-        self, cards: Sequence[CardReading], *, driver_version: str, hook_path: str
-    ) -> Injection:
-        """Say what containers need to use whole cards. Changes nothing; may be repeated.
+    def inject(self, uses: Sequence[Use], *, driver_version: str, hook_path: str) -> Injection:
+        """Say what containers need to use cards and parts of them. Changes nothing; may be repeated.
 
         `hook_path` is where the container runtime finds nvidia-cdi-hook, empty for nowhere.
         Raises UnavailableError (retry) where a device node or the driver's files are missing,
-        UnsupportedError for a card that cannot be given whole (it is partitioned).
+        UnsupportedError for a card that cannot be given so now (whole while it is partitioned).
         """
 
 

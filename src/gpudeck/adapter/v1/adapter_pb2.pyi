@@ -19,12 +19,32 @@ class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VERDICT_UNKNOWN: _ClassVar[Verdict]
     VERDICT_HEALTHY: _ClassVar[Verdict]
     VERDICT_UNHEALTHY: _ClassVar[Verdict]
+
+class SharingStrategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SHARING_STRATEGY_TIME_SLICING: _ClassVar[SharingStrategy]
+    SHARING_STRATEGY_MPS: _ClassVar[SharingStrategy]
+
+class TimeSlice(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TIME_SLICE_UNSPECIFIED: _ClassVar[TimeSlice]
+    TIME_SLICE_DEFAULT: _ClassVar[TimeSlice]
+    TIME_SLICE_SHORT: _ClassVar[TimeSlice]
+    TIME_SLICE_MEDIUM: _ClassVar[TimeSlice]
+    TIME_SLICE_LONG: _ClassVar[TimeSlice]
 PARTITIONING_MODE_NOT_AVAILABLE: PartitioningMode
 PARTITIONING_MODE_DISABLED: PartitioningMode
 PARTITIONING_MODE_ENABLED: PartitioningMode
 VERDICT_UNKNOWN: Verdict
 VERDICT_HEALTHY: Verdict
 VERDICT_UNHEALTHY: Verdict
+SHARING_STRATEGY_TIME_SLICING: SharingStrategy
+SHARING_STRATEGY_MPS: SharingStrategy
+TIME_SLICE_UNSPECIFIED: TimeSlice
+TIME_SLICE_DEFAULT: TimeSlice
+TIME_SLICE_SHORT: TimeSlice
+TIME_SLICE_MEDIUM: TimeSlice
+TIME_SLICE_LONG: TimeSlice
 
 class IdentifyRequest(_message.Message):
     __slots__ = ()
@@ -67,7 +87,7 @@ class Snapshot(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., cards: _Optional[_Iterable[_Union[Card, _Mapping]]] = ..., driver: _Optional[_Union[DriverState, _Mapping]] = ...) -> None: ...
 
 class Card(_message.Message):
-    __slots__ = ("pci_address", "uuid", "minor", "product_name", "architecture", "compute_api", "compute_capability", "memory_bytes", "driver", "api_driver_version", "partition_support", "partitioning", "health", "pcie_root", "numa_node")
+    __slots__ = ("pci_address", "uuid", "minor", "product_name", "architecture", "compute_api", "compute_capability", "memory_bytes", "driver", "api_driver_version", "partition_support", "partitioning", "health", "pcie_root", "numa_node", "share_support")
     PCI_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +103,7 @@ class Card(_message.Message):
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     PCIE_ROOT_FIELD_NUMBER: _ClassVar[int]
     NUMA_NODE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_SUPPORT_FIELD_NUMBER: _ClassVar[int]
     pci_address: str
     uuid: str
     minor: int
@@ -98,7 +119,20 @@ class Card(_message.Message):
     health: Health
     pcie_root: str
     numa_node: int
-    def __init__(self, pci_address: _Optional[str] = ..., uuid: _Optional[str] = ..., minor: _Optional[int] = ..., product_name: _Optional[str] = ..., architecture: _Optional[str] = ..., compute_api: _Optional[str] = ..., compute_capability: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., driver: _Optional[_Union[DriverState, _Mapping]] = ..., api_driver_version: _Optional[str] = ..., partition_support: _Optional[_Union[PartitionSupport, _Mapping]] = ..., partitioning: _Optional[_Union[Partitioning, _Mapping]] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., pcie_root: _Optional[str] = ..., numa_node: _Optional[int] = ...) -> None: ...
+    share_support: ShareSupport
+    def __init__(self, pci_address: _Optional[str] = ..., uuid: _Optional[str] = ..., minor: _Optional[int] = ..., product_name: _Optional[str] = ..., architecture: _Optional[str] = ..., compute_api: _Optional[str] = ..., compute_capability: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., driver: _Optional[_Union[DriverState, _Mapping]] = ..., api_driver_version: _Optional[str] = ..., partition_support: _Optional[_Union[PartitionSupport, _Mapping]] = ..., partitioning: _Optional[_Union[Partitioning, _Mapping]] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., pcie_root: _Optional[str] = ..., numa_node: _Optional[int] = ..., share_support: _Optional[_Union[ShareSupport, _Mapping]] = ...) -> None: ...
+
+class ShareSupport(_message.Message):
+    __slots__ = ("time_slicing", "mps", "memory_limits", "memory_limits_message")
+    TIME_SLICING_FIELD_NUMBER: _ClassVar[int]
+    MPS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMITS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMITS_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    time_slicing: bool
+    mps: bool
+    memory_limits: bool
+    memory_limits_message: str
+    def __init__(self, time_slicing: _Optional[bool] = ..., mps: _Optional[bool] = ..., memory_limits: _Optional[bool] = ..., memory_limits_message: _Optional[str] = ...) -> None: ...
 
 class DriverState(_message.Message):
     __slots__ = ("ready", "reason", "message", "version")
@@ -113,30 +147,52 @@ class DriverState(_message.Message):
     def __init__(self, ready: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class PartitionSupport(_message.Message):
-    __slots__ = ("supported", "total_slices", "profiles")
+    __slots__ = ("supported", "total_slices", "profiles", "dynamic")
     SUPPORTED_FIELD_NUMBER: _ClassVar[int]
     TOTAL_SLICES_FIELD_NUMBER: _ClassVar[int]
     PROFILES_FIELD_NUMBER: _ClassVar[int]
+    DYNAMIC_FIELD_NUMBER: _ClassVar[int]
     supported: bool
     total_slices: int
     profiles: _containers.RepeatedCompositeFieldContainer[PartitionProfile]
-    def __init__(self, supported: _Optional[bool] = ..., total_slices: _Optional[int] = ..., profiles: _Optional[_Iterable[_Union[PartitionProfile, _Mapping]]] = ...) -> None: ...
+    dynamic: bool
+    def __init__(self, supported: _Optional[bool] = ..., total_slices: _Optional[int] = ..., profiles: _Optional[_Iterable[_Union[PartitionProfile, _Mapping]]] = ..., dynamic: _Optional[bool] = ...) -> None: ...
+
+class Placement(_message.Message):
+    __slots__ = ("start", "size")
+    START_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    size: int
+    def __init__(self, start: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
 
 class PartitionProfile(_message.Message):
-    __slots__ = ("name", "profile_id", "memory_mib", "max_instances", "slices", "multiprocessors")
+    __slots__ = ("name", "profile_id", "memory_mib", "max_instances", "slices", "multiprocessors", "placements", "copy_engines", "decoders", "encoders", "jpeg_engines", "ofa_engines")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
     MAX_INSTANCES_FIELD_NUMBER: _ClassVar[int]
     SLICES_FIELD_NUMBER: _ClassVar[int]
     MULTIPROCESSORS_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    COPY_ENGINES_FIELD_NUMBER: _ClassVar[int]
+    DECODERS_FIELD_NUMBER: _ClassVar[int]
+    ENCODERS_FIELD_NUMBER: _ClassVar[int]
+    JPEG_ENGINES_FIELD_NUMBER: _ClassVar[int]
+    OFA_ENGINES_FIELD_NUMBER: _ClassVar[int]
     name: str
     profile_id: int
     memory_mib: int
     max_instances: int
     slices: int
     multiprocessors: int
-    def __init__(self, name: _Optional[str] = ..., profile_id: _Optional[int] = ..., memory_mib: _Optional[int] = ..., max_instances: _Optional[int] = ..., slices: _Optional[int] = ..., multiprocessors: _Optional[int] = ...) -> None: ...
+    placements: _containers.RepeatedCompositeFieldContainer[Placement]
+    copy_engines: int
+    decoders: int
+    encoders: int
+    jpeg_engines: int
+    ofa_engines: int
+    def __init__(self, name: _Optional[str] = ..., profile_id: _Optional[int] = ..., memory_mib: _Optional[int] = ..., max_instances: _Optional[int] = ..., slices: _Optional[int] = ..., multiprocessors: _Optional[int] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., copy_engines: _Optional[int] = ..., decoders: _Optional[int] = ..., encoders: _Optional[int] = ..., jpeg_engines: _Optional[int] = ..., ofa_engines: _Optional[int] = ...) -> None: ...
 
 class Partitioning(_message.Message):
     __slots__ = ("mode", "partitions")
@@ -147,16 +203,18 @@ class Partitioning(_message.Message):
     def __init__(self, mode: _Optional[_Union[PartitioningMode, str]] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
 
 class Partition(_message.Message):
-    __slots__ = ("profile", "uuid", "start", "size")
+    __slots__ = ("profile", "uuid", "start", "size", "profile_id")
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
     profile: str
     uuid: str
     start: int
     size: int
-    def __init__(self, profile: _Optional[str] = ..., uuid: _Optional[str] = ..., start: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+    profile_id: int
+    def __init__(self, profile: _Optional[str] = ..., uuid: _Optional[str] = ..., start: _Optional[int] = ..., size: _Optional[int] = ..., profile_id: _Optional[int] = ...) -> None: ...
 
 class Health(_message.Message):
     __slots__ = ("verdict", "reason", "message", "since_unix_seconds", "xid")
@@ -183,12 +241,44 @@ class ClaimReference(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., namespace: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class DeviceRequest(_message.Message):
-    __slots__ = ("name", "pci_address")
+    __slots__ = ("name", "pci_address", "partition", "share", "admin_access")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PCI_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ACCESS_FIELD_NUMBER: _ClassVar[int]
     name: str
     pci_address: str
-    def __init__(self, name: _Optional[str] = ..., pci_address: _Optional[str] = ...) -> None: ...
+    partition: PartitionRequest
+    share: ShareRequest
+    admin_access: bool
+    def __init__(self, name: _Optional[str] = ..., pci_address: _Optional[str] = ..., partition: _Optional[_Union[PartitionRequest, _Mapping]] = ..., share: _Optional[_Union[ShareRequest, _Mapping]] = ..., admin_access: _Optional[bool] = ...) -> None: ...
+
+class PartitionRequest(_message.Message):
+    __slots__ = ("profile", "profile_id", "placement")
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    profile: str
+    profile_id: int
+    placement: Placement
+    def __init__(self, profile: _Optional[str] = ..., profile_id: _Optional[int] = ..., placement: _Optional[_Union[Placement, _Mapping]] = ...) -> None: ...
+
+class ShareRequest(_message.Message):
+    __slots__ = ("share_id", "memory_bytes", "cores", "strategy", "interval", "enforce_memory")
+    SHARE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    ENFORCE_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    share_id: str
+    memory_bytes: int
+    cores: int
+    strategy: SharingStrategy
+    interval: TimeSlice
+    enforce_memory: bool
+    def __init__(self, share_id: _Optional[str] = ..., memory_bytes: _Optional[int] = ..., cores: _Optional[int] = ..., strategy: _Optional[_Union[SharingStrategy, str]] = ..., interval: _Optional[_Union[TimeSlice, str]] = ..., enforce_memory: _Optional[bool] = ...) -> None: ...
 
 class ClaimRequest(_message.Message):
     __slots__ = ("claim", "devices")
@@ -225,12 +315,18 @@ class PreparedClaim(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., shared: _Optional[_Union[ContainerEdits, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[PreparedDevice, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class PreparedDevice(_message.Message):
-    __slots__ = ("name", "edits")
+    __slots__ = ("name", "edits", "uuid", "limits_memory", "limits_memory_message")
     NAME_FIELD_NUMBER: _ClassVar[int]
     EDITS_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_MEMORY_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     name: str
     edits: ContainerEdits
-    def __init__(self, name: _Optional[str] = ..., edits: _Optional[_Union[ContainerEdits, _Mapping]] = ...) -> None: ...
+    uuid: str
+    limits_memory: bool
+    limits_memory_message: str
+    def __init__(self, name: _Optional[str] = ..., edits: _Optional[_Union[ContainerEdits, _Mapping]] = ..., uuid: _Optional[str] = ..., limits_memory: _Optional[bool] = ..., limits_memory_message: _Optional[str] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("reason", "message", "retryable")

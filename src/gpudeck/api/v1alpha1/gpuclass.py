@@ -38,6 +38,16 @@ _NAME_PART_FITS = rule(
 
 WHOLE = "Whole"
 """The kind of device that is a card as one piece."""
+PARTITION = "Partition"
+"""The kind of device that is a partition made by the maker's hardware (NVIDIA: MIG)."""
+SHARE = "Share"
+"""The kind of device that is a part of a card's memory and time beside other parts."""
+KINDS = (WHOLE, PARTITION, SHARE)
+
+TIME_SLICING, MPS = "TimeSlicing", "MPS"
+ENFORCE_DRIVER, ENFORCE_REPORT = "Driver", "Report"
+
+_PROFILE = "^[0-9]+(c[.][0-9]+)?g[.][0-9]+gb([+.-][a-z0-9.+-]+)?$"
 
 
 class SizeRange(Wire):
@@ -111,6 +121,129 @@ class Requirements(Wire):
     ] = None
 
 
+class PartitionRequirements(Wire):
+    """Which partitions: by profile, by size, or any. Compared with what the driver says."""
+
+    profiles: Annotated[
+        list[Annotated[str, doc("The driver's name of a profile.", pattern=_PROFILE, maxLength=63)]]
+        | None,
+        doc("Profiles of which the partition must be one, e.g. 1g.10gb.", maxItems=32, minItems=1),
+    ] = None
+    memory: Annotated[
+        SizeRange | None,
+        doc("Bounds of the partition's memory.", x_validations=[_MIN_NOT_ABOVE_MAX]),
+    ] = None
+
+
+class ShareMemory(Wire):
+    default: Annotated[
+        str | int | None,
+        doc(
+            "What a pod gets that names no amount; absent for the node's default.",
+            pattern=_SIZE,
+            maxLength=32,
+            minimum=1,
+        ),
+    ] = None
+    max: Annotated[
+        str | int | None,
+        doc("The most that a claim may ask for.", pattern=_SIZE, maxLength=32, minimum=1),
+    ] = None
+
+
+class ShareCores(Wire):
+    default: Annotated[
+        int | None,
+        doc(
+            "Percent of the card's multiprocessors that a pod gets that names no amount.",
+            minimum=1,
+            maximum=100,
+        ),
+    ] = None
+
+
+class ShareRequirements(Wire):
+    """How large a share is, and how the card is shared."""
+
+    memory: Annotated[
+        ShareMemory | None,
+        doc(
+            "Amounts of memory.",
+            x_validations=[
+                rule(
+                    "!has(self.default) || !has(self.max) || quantity(string(self.default))"
+                    ".compareTo(quantity(string(self.max))) <= 0",
+                    "default must not be above max",
+                )
+            ],
+        ),
+    ] = None
+    cores: Annotated[ShareCores | None, doc("Percent of the card's multiprocessors.")] = None
+    strategy: Annotated[
+        str | None,
+        doc(
+            "How processes of different shares take turns: TimeSlicing by the driver, "
+            "MPS at the same time through the maker's daemon.",
+            enum=[TIME_SLICING, MPS],
+            default=TIME_SLICING,
+        ),
+    ] = None
+    interval: Annotated[
+        str | None,
+        doc(
+            "How long one process runs before the next; absent leaves the card as it is.",
+            enum=["Default", "Short", "Medium", "Long"],
+        ),
+    ] = None
+    enforce: Annotated[
+        str | None,
+        doc(
+            "Driver has the driver refuse memory past the agreed amount where the card offers it; "
+            "Report only says what was agreed.",
+            enum=[ENFORCE_DRIVER, ENFORCE_REPORT],
+            default=ENFORCE_DRIVER,
+        ),
+    ] = None
+
+
+class SelectorRequirement(Wire):
+    """One requirement of a label selector (meta/v1)."""
+
+    key: Annotated[str, doc("The label.", maxLength=317, minLength=1)]
+    operator: Annotated[
+        str, doc("How it is compared.", enum=["In", "NotIn", "Exists", "DoesNotExist"])
+    ]
+    values: Annotated[
+        list[Annotated[str, doc("A value.", maxLength=63)]] | None,
+        doc("Values for In and NotIn.", maxItems=64),
+    ] = None
+
+
+class LabelSelector(Wire):
+    """A label selector as everywhere in Kubernetes; an empty one selects everything."""
+
+    match_labels: Annotated[
+        dict[str, str] | None, doc("Labels with their values, all of which must be there.")
+    ] = None
+    match_expressions: Annotated[
+        list[SelectorRequirement] | None,
+        doc("Requirements that must all hold.", maxItems=32),
+    ] = None
+
+
+class Usage(Wire):
+    """Who may use the class, and how much of it."""
+
+    namespace_selector: Annotated[
+        LabelSelector | None,
+        doc("Labels of the namespaces that may use the class; absent for all."),
+    ] = None
+    max_devices_per_claim: Annotated[
+        int | None,
+        doc("The most devices of the class in one claim.", minimum=1, maximum=32),
+    ] = None
+
+
 class GPUClassSpec(Wire):
     vendor: Annotated[
         str | None,
@@ -121,16 +254,22 @@ class GPUClassSpec(Wire):
         ),
     ] = None
     devices: Annotated[
-        list[Annotated[str, doc("A kind of device.", enum=[WHOLE])]] | None,
+        list[Annotated[str, doc("A kind of device.", enum=list(KINDS))]] | None,
         doc(
-            "What of a card is handed out: Whole is the card as one device.",
+            "What of a card is handed out: Whole is the card as one device, Partition a part that "
+            "the hardware keeps apart, Share a part of its memory and time beside others.",
             default=[WHOLE],
             x_list_type="set",
             minItems=1,
-            maxItems=1,
+            maxItems=len(KINDS),
         ),
     ] = None
     requirements: Annotated[Requirements | None, doc("What a card must have.")] = None
+    partition: Annotated[
+        PartitionRequirements | None, doc("Which partitions; for the kind Partition.")
+    ] = None
+    share: Annotated[ShareRequirements | None, doc("How shares are; for the kind Share.")] = None
+    usage: Annotated[Usage | None, doc("Who may use the class, and how much.")] = None
     extended_resource_name: Annotated[
         str | None,
         doc(

@@ -90,7 +90,12 @@ class PciFacts(Wire):
     pcie_root: Annotated[str | None, doc("The PCIe root complex, e.g. pci0000:00.")] = None
 
 
-class PartitionProfile(Wire, omit_defaults=False):
+class Placement(Wire, omit_defaults=False):
+    start: Annotated[int, doc("First memory slice.", minimum=0)] = 0
+    size: Annotated[int, doc("Number of memory slices.", minimum=1)] = 1
+
+
+class PartitionProfile(Wire):
     """A kind of partition the card can be cut into, with figures from the maker's library."""
 
     name: Annotated[str, doc("Name of the profile, e.g. 1g.10gb.")]
@@ -103,11 +108,18 @@ class PartitionProfile(Wire, omit_defaults=False):
     max_instances: Annotated[int, doc("How many fit on an empty card.", minimum=0)]
     slices: Annotated[int, doc("Compute slices of one partition.", minimum=0)]
     multiprocessors: Annotated[int, doc("Multiprocessors of one partition.", minimum=0)]
+    placements: Annotated[
+        list[Placement] | None,
+        doc("Where on an empty card a partition may lie, as the driver says.", maxItems=64),
+    ] = None
 
 
 class PartitionSupport(Wire):
     supported: Annotated[bool, doc("Whether the card can be partitioned at all.")]
     total_slices: Annotated[int | None, doc("Compute slices of the card.", minimum=0)] = None
+    dynamic: Annotated[
+        bool | None, doc("Whether partitions are made on demand, without a reset of the card.")
+    ] = None
     profiles: Annotated[
         list[PartitionProfile] | None, doc("The profiles that the card offers.", maxItems=64)
     ] = None

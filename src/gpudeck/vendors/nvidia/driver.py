@@ -65,10 +65,10 @@ class NvidiaVendor:
         ]
 
     def inject(
-        self, cards: Sequence[contract.CardReading], *, driver_version: str, hook_path: str
+        self, uses: Sequence[contract.Use], *, driver_version: str, hook_path: str
     ) -> contract.Injection:
         """`Vendor.inject`."""
-        for card in cards:
+        for card in (use.card for use in uses):
             if card.mode is contract.PartitioningMode.ENABLED:
                 raise errors.UnsupportedError(
                     f"{card.address}: MIG is enabled, the card cannot be used whole; "
@@ -78,7 +78,9 @@ class NvidiaVendor:
         look = self._root.look()
         return contract.Injection(
             shared=self._shared(look, driver_version, hook_path),
-            cards=tuple(self._card(look, card, hook_path) for card in cards),
+            uses=tuple(
+                contract.UseEdits(edits=self._card(look, use.card, hook_path)) for use in uses
+            ),
         )
 
     def _shared(self, look: host.Root, version: str, hook_path: str) -> contract.Edits:

@@ -31,10 +31,10 @@ class SimulatedVendor:
         )
 
     def inject(
-        self, cards: Sequence[contract.CardReading], *, driver_version: str, hook_path: str
+        self, uses: Sequence[contract.Use], *, driver_version: str, hook_path: str
     ) -> contract.Injection:
         """`Vendor.inject`."""
-        for card in cards:
+        for card in (use.card for use in uses):
             if card.mode is contract.PartitioningMode.ENABLED:
                 text = f"{card.address} is partitioned and cannot be used whole."
                 raise errors.UnsupportedError(text, reason="CardPartitioned")
@@ -43,7 +43,7 @@ class SimulatedVendor:
             hooks = (contract.Hook(name="createContainer", path=hook_path, args=("hook",)),)
         return contract.Injection(
             shared=contract.Edits(env=(f"SIMULATED_DRIVER={driver_version}",), hooks=hooks),
-            cards=tuple(_edits(card) for card in cards),
+            uses=tuple(contract.UseEdits(edits=_edits(use.card)) for use in uses),
         )
 
 
