@@ -161,7 +161,7 @@ def test_nodes_are_added_rebooted_and_removed(home: Home) -> None:
         home.lab("node", "remove", "more", "--name", "nodes")
         assert home.ready("nodes") == {"control-plane", "node-0"}
         assert "there are: control-plane, node-0" in home.lab(
-            "node", "reboot", "more", "--name", "nodes", code=1
+            "node", "reboot", "more", "--name", "nodes", code=2
         )
     finally:
         home.lab("down", "--name", "nodes")
@@ -175,6 +175,6 @@ def test_a_lab_that_is_not_there_is_said_to_be_so(home: Home) -> None:
     assert "does not exist; nothing to do" in home.lab("down", "--name", "nowhere")
     assert "is not a lab's name" in home.lab("up", "--name", "No", code=2)
     assert "allowed: a100-40gb-x4" in home.lab(
-        "up", "--machine", "toaster", "--name", "nowhere", code=1
+        "up", "--machine", "toaster", "--name", "nowhere", code=2
     )
     assert leftovers("nowhere") == []

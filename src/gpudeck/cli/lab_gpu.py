@@ -19,6 +19,10 @@ from gpudeck.lab.simulation import Simulation
 from gpudeck.lab.state import Folder, Node
 
 
+HOTTEST = 150
+"""Degrees Celsius; no card reports more."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Card:
     """One card of a running node."""
@@ -58,7 +62,7 @@ def gpu(ctx: click.Context, name: str, node: str, index: int) -> None:
 
 
 @gpu.command()
-@click.argument("number", type=int)
+@click.argument("number", type=click.IntRange(1, 1023))
 @click.pass_obj
 def xid(card: Card, number: int) -> None:
     """Raise an Xid event."""
@@ -66,7 +70,7 @@ def xid(card: Card, number: int) -> None:
 
 
 @gpu.command()
-@click.argument("count", type=int)
+@click.argument("count", type=click.IntRange(0, (1 << 63) - 1))
 @click.option("--corrected", is_flag=True, help="Corrected errors instead of uncorrected ones.")
 @click.option("--aggregate", is_flag=True, help="Of the card's life instead of since the reset.")
 @click.pass_obj
@@ -95,18 +99,35 @@ def return_(card: Card) -> None:
 @click.pass_obj
 def temperature(card: Card, degrees: str) -> None:
     """Set the temperature in degrees Celsius; auto lets it follow the load."""
-    if degrees != "auto" and not degrees.isdigit():
+    if degrees != "auto" and not (degrees.isdigit() and int(degrees) <= HOTTEST):
+        allowed = f"auto or a whole number from 0 to {HOTTEST}"
         raise errors.InvalidError(
-            f"DEGREES: {degrees!r} is not a temperature; allowed: a whole number or auto",
+            f"DEGREES: {degrees!r} is not a temperature; allowed: {allowed}",
             field="DEGREES",
+            allowed=allowed,
         )
     card.knobs.temperature(card.address, None if degrees == "auto" else int(degrees))
 
 
 @gpu.command()
-@click.option("--pid", type=int, default=1, show_default=True, help="Process it pretends to be.")
-@click.option("--memory", "memory_mib", type=int, default=1024, show_default=True, help="MiB.")
-@click.option("--percent", type=int, default=100, show_default=True, help="Utilisation.")
+@click.option(
+    "--pid",
+    type=click.IntRange(1, (1 << 22)),
+    default=1,
+    show_default=True,
+    help="Process it pretends to be.",
+)
+@click.option(
+    "--memory",
+    "memory_mib",
+    type=click.IntRange(0, 1 << 24),
+    default=1024,
+    show_default=True,
+    help="MiB.",
+)
+@click.option(
+    "--percent", type=click.IntRange(0, 100), default=100, show_default=True, help="Utilisation."
+)
 @click.pass_obj
 def busy(card: Card, pid: int, memory_mib: int, percent: int) -> None:
     """Pretend that a process works on the card."""
@@ -121,7 +142,7 @@ def idle(card: Card) -> None:
 
 
 @gpu.command()
-@click.argument("code", type=int)
+@click.argument("code", type=click.IntRange(0, 999))
 @click.option("--function", default=None, help="Only this NVML function.")
 @click.pass_obj
 def fail(card: Card, code: int, function: str | None) -> None:
@@ -138,7 +159,7 @@ def hang(card: Card, function: str | None) -> None:
 
 
 @gpu.command()
-@click.argument("milliseconds", type=int)
+@click.argument("milliseconds", type=click.IntRange(0, 600_000))
 @click.pass_obj
 def slow(card: Card, milliseconds: int) -> None:
     """Let each of the card's NVML calls take so long; 0 ends it."""

@@ -149,13 +149,16 @@ def card_addresses(node: Node) -> Sequence[str]:
 
 
 def card_address(node: Node, index: int) -> str:
-    """The PCI address of a node's card; NotFoundError says which indexes there are."""
+    """The PCI address of a node's card; InvalidError says which indexes there are."""
     addresses = card_addresses(node)
     if 0 <= index < len(addresses):
         return addresses[index]
-    raise errors.NotFoundError(
-        f"INDEX: node {node.name} has no card {index}; allowed: 0 to {len(addresses) - 1}",
+    allowed = f"0 to {len(addresses) - 1}"
+    raise errors.InvalidError(
+        f"INDEX: node {node.name} has no card {index}; allowed: {allowed}",
         reason="CardNotFound",
+        field="INDEX",
+        allowed=allowed,
     )
 
 

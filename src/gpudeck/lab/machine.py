@@ -332,7 +332,7 @@ def names() -> list[str]:
 def load(name_or_path: str | Path, *, host: str | None = None) -> Machine:
     """Read a machine by name, or by a path (with a slash or .yaml); `host` names the copy.
 
-    Raises NotFoundError for an unknown name or file and InvalidError, with the field's
+    Raises InvalidError for an unknown name or file and, with the field's
     path, the value and what is allowed, for a file that cannot be or is no machine.
     """
     path = _find(name_or_path)
@@ -357,8 +357,8 @@ def _find(name_or_path: str | Path) -> Path:
     if path.is_file():
         return path
     if is_path:
-        raise errors.NotFoundError(f"machine: there is no file {text}", reason="MachineNotFound")
-    raise errors.NotFoundError(
+        raise errors.InvalidError(f"machine: there is no file {text}", reason="MachineNotFound")
+    raise errors.InvalidError(
         f"machine: {text!r} is not known; allowed: {', '.join(names())}, or a YAML file's path",
         reason="MachineNotFound",
     )

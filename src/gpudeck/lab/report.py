@@ -119,7 +119,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def log_of(folder: Folder, lab: Lab, component: str) -> Path:
-    """The log file of `apiserver`, `kubelet:node-0` and so on; NotFoundError names them all."""
+    """The log file of `apiserver`, `kubelet:node-0` and so on; InvalidError names them all."""
     name, _, where = component.partition(":")
     name = ALIASES.get(name, name)
     place = where or CONTROL_PLANE
@@ -131,7 +131,7 @@ def log_of(folder: Folder, lab: Lab, component: str) -> Path:
         for name in lab.nodes
         for each in sorted((folder.logs / name).glob("*.log"))
     ]
-    raise errors.NotFoundError(
+    raise errors.InvalidError(
         f"COMPONENT: {component!r} has no log; there are: {', '.join(known)} "
         f"(short names: {', '.join(ALIASES)})",
         reason="LogNotFound",

@@ -59,10 +59,10 @@ class Lab(msgspec.Struct, kw_only=True):
     nodes: dict[str, Node] = {}
 
     def node(self, name: str) -> Node:
-        """Return a node by name; NotFoundError names those there are."""
+        """Return a node by name; InvalidError names those there are."""
         if name in self.nodes:
             return self.nodes[name]
-        raise errors.NotFoundError(
+        raise errors.InvalidError(
             f"NODE: {name!r} is not in lab {self.name}; there are: {', '.join(self.nodes)}",
             reason="NodeNotFound",
         )

@@ -59,11 +59,13 @@ def test_labs_are_listed_with_their_state(folder: state.Folder) -> None:
         (("status", "--name", "other"), 1, "lab other does not exist (labs: lab)"),
         (("status", "--name", "Other"), 2, "--name: 'Other' is not a lab's name"),
         (("gpu", "control-plane", "0", "clear"), 2, "NODE: control-plane has no cards"),
-        (("gpu", "node-7", "0", "clear"), 1, "there are: control-plane, node-0"),
+        (("gpu", "node-7", "0", "clear"), 2, "there are: control-plane, node-0"),
         (("gpu", "node-0", "0", "clear"), 1, "gpudeck lab node reboot node-0"),
-        (("logs", "kubelet:node-0"), 1, "COMPONENT: 'kubelet:node-0' has no log"),
+        (("logs", "kubelet:node-0"), 2, "COMPONENT: 'kubelet:node-0' has no log"),
         (("gpu", "node-0", "first", "clear"), 2, "'first' is not a valid integer"),
         (("up", "--host-root", "/srv"), 2, "'/srv' is not one of"),
+        (("up", "--machine", "nope"), 2, "machine: 'nope' is not known; allowed: a100-40gb-x4"),
+        (("shell", "nope"), 2, "there are: control-plane, node-0"),
     ],
 )
 def test_refusals_name_the_value_and_what_would_do(

@@ -18,7 +18,7 @@ def test_cards_are_numbered_from_nought() -> None:
     assert len(hardware.card_addresses(NODE)) == 2
     assert hardware.card_address(NODE, 1) == hardware.card_addresses(NODE)[1]
     for index in (-1, 2):
-        with pytest.raises(errors.NotFoundError, match="allowed: 0 to 1"):
+        with pytest.raises(errors.InvalidError, match="allowed: 0 to 1"):
             hardware.card_address(NODE, index)
 
 

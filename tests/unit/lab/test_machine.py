@@ -46,7 +46,7 @@ def test_identities_belong_to_the_host_and_stay() -> None:
 
 def test_an_unknown_name_is_answered_with_the_names_there_are() -> None:
     with pytest.raises(
-        errors.NotFoundError, match=r"h100-x9.*allowed: a100-40gb-x4.*YAML"
+        errors.InvalidError, match=r"h100-x9.*allowed: a100-40gb-x4.*YAML"
     ) as caught:
         machine.load("h100-x9")
     assert caught.value.reason == "MachineNotFound"

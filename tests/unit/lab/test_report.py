@@ -65,7 +65,7 @@ def test_logs_are_found_by_the_names_that_people_use(tmp_path: Path) -> None:
 def test_an_unknown_log_is_refused_with_those_there_are(tmp_path: Path, component: str) -> None:
     folder = state.folder("lab", tmp_path)
     folder.log("node-0", "kubelet").write_text("")
-    with pytest.raises(errors.NotFoundError, match="there are: kubelet:node-0"):
+    with pytest.raises(errors.InvalidError, match="there are: kubelet:node-0"):
         report.log_of(folder, lab(), component)
 
 

@@ -73,7 +73,7 @@ def test_a_lab_that_was_made_keeps_its_folder_after_the_lock(tmp_path: Path) -> 
 
 def test_an_unknown_node_is_refused_with_those_there_are() -> None:
     lab = Lab(name="lab", nodes={"node-0": Node(name="node-0", index=2, machine="t4-x4")})
-    with pytest.raises(errors.NotFoundError, match="'node-7' is not in lab lab; there are: node-0"):
+    with pytest.raises(errors.InvalidError, match="'node-7' is not in lab lab; there are: node-0"):
         lab.node("node-7")
     assert [each.name for each in lab.workers()] == ["node-0"]
 
