@@ -57,7 +57,7 @@ def tables(results: Results) -> str:
     return "\n".join(parts) + "\n"
 
 
-ORDER = ("Calls of the kubelet, ms", "Start", "Pods", "Memory and idle CPU", "The lab")
+ORDER = ("Calls of the kubelet, ms", "Start", "Pods", "Memory and idle CPU", "Scale", "The lab")
 
 
 def _order(group: str) -> int:
