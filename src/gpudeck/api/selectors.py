@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPUClass selects: once as CEL for the scheduler, once as a predicate over cards.
+"""What a GPUClass selects: once as CEL for the scheduler, once as a predicate over devices.
 
 Both come from the same list of rules, so `explain`, the status of a class and the
 scheduler agree. Pure. The CEL asks for the driver first and for the presence of
@@ -35,6 +35,11 @@ class Traits:
     compute_capability: str | None = None
     driver_version: str | None = None
     memory_bytes: int | None = None
+    """Of the device itself: of a partition its own."""
+    card_memory_bytes: int | None = None
+    """On a partition: of the whole card."""
+    profile: str | None = None
+    sharing_strategy: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,21 +65,54 @@ class Rule:
     holds: Callable[[Fact], bool]
 
 
-def rules(spec: GPUClassSpec) -> list[Rule]:
-    """Return what the class requires. Raises InvalidError that names the field.
+TYPES = {
+    gpuclass.WHOLE: attributes.TYPE_GPU,
+    gpuclass.PARTITION: attributes.TYPE_MIG,
+    gpuclass.SHARE: attributes.TYPE_SHARE,
+}
+"""The attribute `type` of the devices of each kind."""
 
-    The API server checks most of it when the class is written; a class that was
-    written under another schema is checked here again.
+
+def kinds(spec: GPUClassSpec) -> list[str]:
+    """Return the kinds of devices of a class, in the order of `gpuclass.KINDS`.
+
+    Raises InvalidError for a kind that was written under another schema.
     """
-    unknown = sorted(set(spec.devices or [gpuclass.WHOLE]) - {gpuclass.WHOLE})
+    given = spec.devices or [gpuclass.WHOLE]
+    unknown = sorted(set(given) - set(gpuclass.KINDS))
     if unknown:
+        allowed = ", ".join(gpuclass.KINDS)
         raise InvalidError(
-            f"spec.devices: {', '.join(unknown)} is not known; allowed: {gpuclass.WHOLE}",
+            f"spec.devices: {', '.join(unknown)} is not known; allowed: {allowed}",
             reason="UnknownDeviceKind",
             field="spec.devices",
-            allowed=gpuclass.WHOLE,
+            allowed=allowed,
         )
-    found = [_equals("spec.devices", attributes.TYPE, attributes.TYPE_GPU, _type)]
+    return [kind for kind in gpuclass.KINDS if kind in given]
+
+
+def kind_rules(spec: GPUClassSpec, kind: str) -> list[Rule]:
+    """Return what the class requires of its devices of one kind only. Raises InvalidError."""
+    found = [_equals("spec.devices", attributes.TYPE, TYPES[kind], _type)]
+    if kind == gpuclass.PARTITION and spec.partition is not None:
+        if spec.partition.profiles:
+            found.append(_profile_rule(spec.partition.profiles, "spec.partition.profiles"))
+        found += _memory_rules(spec.partition.memory, "spec.partition.memory", _OWN)
+    if kind == gpuclass.SHARE:
+        strategy = (spec.share.strategy if spec.share else None) or gpuclass.TIME_SLICING
+        found.append(
+            _equals("spec.share.strategy", attributes.SHARING_STRATEGY, strategy, _strategy)
+        )
+    return found
+
+
+def common_rules(spec: GPUClassSpec) -> list[Rule]:
+    """Return what the class requires of the card, whatever part of it is handed out.
+
+    Raises InvalidError that names the field. The API server checks most of it when the
+    class is written; a class that was written under another schema is checked here again.
+    """
+    found = []
     if spec.vendor:
         found.append(_equals("spec.vendor", attributes.VENDOR, spec.vendor, _vendor))
     return found + _requirement_rules(spec)
@@ -84,7 +122,7 @@ def _requirement_rules(spec: GPUClassSpec) -> list[Rule]:
     wanted, prefix = spec.requirements, "spec.requirements."
     if wanted is None:
         return []
-    found = _memory_rules(wanted.memory, prefix + "memory")
+    found = _memory_rules(wanted.memory, prefix + "memory", _card_memory(spec))
     found += _version_rules(
         wanted.compute_capability,
         prefix + "computeCapability",
@@ -105,24 +143,48 @@ def _requirement_rules(spec: GPUClassSpec) -> list[Rule]:
 
 
 def expression(spec: GPUClassSpec) -> str:
-    """Return the one CEL expression of the DeviceClass. Raises InvalidError as `rules` does."""
+    """Return the one CEL expression of the DeviceClass. Raises InvalidError as the rules do."""
     driver = f"device.driver == {_text(labels.DRIVER)}"
-    return "\n&& ".join([driver, *(rule.cel for rule in rules(spec))])
+    ways = [[rule.cel for rule in kind_rules(spec, kind)] for kind in kinds(spec)]
+    if len(ways) == 1:
+        chosen = ways[0]
+    else:
+        either = "\n|| ".join(f"({' && '.join(way)})" for way in ways)
+        chosen = [f"({either})"]
+    return "\n&& ".join([driver, *chosen, *(rule.cel for rule in common_rules(spec))])
 
 
 def mismatches(spec: GPUClassSpec, traits: Traits) -> list[Mismatch]:
-    """Return every requirement that the card does not meet; none means the class selects it."""
+    """Return every requirement that the device does not meet; none means the class selects it."""
+    chosen = kinds(spec)
+    kind = next((each for each in chosen if TYPES[each] == traits.type), None)
+    if kind is not None:
+        return _missed([*kind_rules(spec, kind), *common_rules(spec)], traits)
+    wanted = " or ".join(TYPES[each] for each in chosen)
+    other = Mismatch("spec.devices", wanted, traits.type or _NO_FACT)
+    return [other, *_missed(common_rules(spec), traits)]
+
+
+def card_mismatches(spec: GPUClassSpec, traits: Traits) -> list[Mismatch]:
+    """Return the requirements that a card does not meet, whatever part of it is handed out."""
+    return _missed(common_rules(spec), traits)
+
+
+_NO_FACT = "no such fact"
+
+
+def _missed(wanted: list[Rule], traits: Traits) -> list[Mismatch]:
     found = []
-    for rule in rules(spec):
+    for rule in wanted:
         fact = rule.fact(traits)
         if not rule.holds(fact):
-            shown = "no such fact" if fact is None else str(fact)
+            shown = _NO_FACT if fact is None else str(fact)
             found.append(Mismatch(rule.field, rule.wanted, shown))
     return found
 
 
 def matches(spec: GPUClassSpec, traits: Traits) -> bool:
-    """Say whether the class selects a whole card with these traits."""
+    """Say whether the class selects a device with these traits."""
     return not mismatches(spec, traits)
 
 
@@ -158,12 +220,20 @@ def traits_of_device(device: Device) -> Traits:
         compute_capability=_version(known, attributes.COMPUTE_CAPABILITY),
         driver_version=_version(known, attributes.DRIVER_VERSION),
         memory_bytes=None if capacity is None else quantities.parse(capacity.value),
+        card_memory_bytes=_integer(known, attributes.CARD_MEMORY),
+        profile=_string(known, attributes.PROFILE),
+        sharing_strategy=_string(known, attributes.SHARING_STRATEGY),
     )
 
 
 def _string(known: Mapping[str, Attribute], name: str) -> str | None:
     attribute = known.get(name) or known.get(f"{attributes.DOMAIN}/{name}")
     return attribute.string if attribute else None
+
+
+def _integer(known: Mapping[str, Attribute], name: str) -> int | None:
+    attribute = known.get(name) or known.get(f"{attributes.DOMAIN}/{name}")
+    return attribute.int_ if attribute else None
 
 
 def _version(known: Mapping[str, Attribute], name: str) -> str | None:
@@ -179,8 +249,8 @@ def _vendor(traits: Traits) -> Fact:
     return traits.vendor
 
 
-def _memory(traits: Traits) -> Fact:
-    return traits.memory_bytes
+def _strategy(traits: Traits) -> Fact:
+    return traits.sharing_strategy
 
 
 def _equals(field: str, attribute: str, value: str, fact: Callable[[Traits], Fact]) -> Rule:
@@ -188,30 +258,52 @@ def _equals(field: str, attribute: str, value: str, fact: Callable[[Traits], Fac
     return Rule(field, value, cel, fact, lambda found: found == value)
 
 
-def _memory_rules(bounds: SizeRange | None, field: str) -> list[Rule]:
+@dataclasses.dataclass(frozen=True)
+class _Memory:
+    """Where memory is found: as CEL with {operator} and {bound}, and in the traits."""
+
+    cel: str
+    fact: Callable[[Traits], Fact]
+
+
+def _memory_rules(bounds: SizeRange | None, field: str, where: _Memory) -> list[Rule]:
     found: list[Rule] = []
     if bounds is None:
         return found
     if bounds.min is not None:
         least = quantities.parse(bounds.min, field + ".min")
-        found.append(_memory_rule(field + ".min", ("at least", ">="), least, bounds.min))
+        cel = where.cel.format(operator=">=", bound=least)
+        wanted = f"at least {bounds.min} ({least} bytes)"
+        found.append(Rule(field + ".min", wanted, cel, where.fact, _at_least(least)))
     if bounds.max is not None:
         most = quantities.parse(bounds.max, field + ".max")
-        found.append(_memory_rule(field + ".max", ("at most", "<="), most, bounds.max))
+        cel = where.cel.format(operator="<=", bound=most)
+        wanted = f"at most {bounds.max} ({most} bytes)"
+        found.append(Rule(field + ".max", wanted, cel, where.fact, _at_most(most)))
     return found
 
 
-def _memory_rule(field: str, how: tuple[str, str], bound: int, given: str | int) -> Rule:
-    words, operator = how
-    test = f"{{}}.compareTo(quantity({_text(str(bound))})) {operator} 0"
+def _at_least(bound: int) -> Callable[[Fact], bool]:
+    return lambda found: isinstance(found, int) and found >= bound
 
-    def holds(found: Fact) -> bool:
-        if not isinstance(found, int):
-            return False
-        return found >= bound if operator == ">=" else found <= bound
 
-    cel = _guarded("capacity", attributes.MEMORY, test)
-    return Rule(field, f"{words} {given} ({bound} bytes)", cel, _memory, holds)
+def _at_most(bound: int) -> Callable[[Fact], bool]:
+    return lambda found: isinstance(found, int) and found <= bound
+
+
+def _card_memory(spec: GPUClassSpec) -> _Memory:
+    """Where a card's memory is found on the kinds of devices that the class has."""
+    chosen = kinds(spec)
+    if gpuclass.PARTITION not in chosen:
+        return _OWN
+    if chosen == [gpuclass.PARTITION]:
+        return _PARENT
+    is_part = _guarded("attributes", attributes.TYPE, f"{{}} == {_text(attributes.TYPE_MIG)}")
+    return _Memory(f"({is_part} ? {_PARENT.cel} : {_OWN.cel})", _memory_of_card)
+
+
+def _memory_of_card(traits: Traits) -> Fact:
+    return traits.card_memory_bytes if traits.type == attributes.TYPE_MIG else traits.memory_bytes
 
 
 def _version_rules(
@@ -318,6 +410,15 @@ def _literal(character: str) -> str:
     return character
 
 
+def _profile_rule(wanted: list[str], field: str) -> Rule:
+    known = sorted(set(wanted))
+    test = f"{{}} in [{', '.join(_text(each) for each in known)}]"
+    cel = _guarded("attributes", attributes.PROFILE, test)
+    return Rule(
+        field, _any_of(wanted), cel, lambda traits: traits.profile, lambda got: got in known
+    )
+
+
 def _any_of(wanted: list[str]) -> str:
     return wanted[0] if len(wanted) == 1 else "one of " + ", ".join(wanted)
 
@@ -331,3 +432,12 @@ def _guarded(collection: str, name: str, test: str) -> str:
 def _text(value: str) -> str:
     """Return a CEL string literal; CEL reads JSON's escapes except surrogate pairs."""
     return json.dumps(value, ensure_ascii=False)
+
+
+_OWN = _Memory(
+    _guarded("capacity", attributes.MEMORY, '{}.compareTo(quantity("{bound}")) {operator} 0'),
+    lambda traits: traits.memory_bytes,
+)
+_PARENT = _Memory(
+    _guarded("attributes", attributes.CARD_MEMORY, "{} {operator} {bound}"), _memory_of_card
+)

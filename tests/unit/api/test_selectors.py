@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 
@@ -144,7 +145,7 @@ def test_untrusted_text_stays_inside_its_literal() -> None:
 @pytest.mark.parametrize(
     ("wanted", "field"),
     [
-        (spec(devices=["Partition"]), "spec.devices"),
+        (spec(devices=["Passthrough"]), "spec.devices"),
         (requiring(memory={"min": "40GB"}), "spec.requirements.memory.min"),
         (requiring(computeCapability={"max": "new"}), "spec.requirements.computeCapability.max"),
         (
@@ -233,3 +234,60 @@ def test_a_card_and_its_device_get_one_verdict(wanted: GPUClassSpec, card: Trait
 def test_a_glob_is_answered_whatever_its_stars(glob: str, name: str, fits: bool) -> None:
     """A class of many stars once kept the controller busy for ever."""
     assert selectors._fits(glob, name) is fits
+
+
+PARTITION = dataclasses.replace(
+    H100,
+    type="mig",
+    profile="1g.10gb",
+    memory_bytes=9856 * quantities.MEBIBYTE,
+    card_memory_bytes=H100.memory_bytes,
+)
+SHARED = dataclasses.replace(H100, type="share", sharing_strategy="TimeSlicing")
+ANY_9G = spec(devices=["Partition", "Share"], partition={"memory": {"min": "9G"}})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "selected"),
+    [
+        (spec(), PARTITION, False),
+        (spec(devices=["Partition"]), PARTITION, True),
+        (spec(devices=["Partition"]), H100, False),
+        (spec(devices=["Whole", "Partition"]), H100, True),
+        (spec(devices=["Partition"], partition={"profiles": ["1g.10gb"]}), PARTITION, True),
+        (spec(devices=["Partition"], partition={"profiles": ["2g.20gb"]}), PARTITION, False),
+        (spec(devices=["Partition"], partition={"memory": {"min": "10.4G"}}), PARTITION, False),
+        (spec(devices=["Partition"], requirements={"memory": {"min": "80G"}}), PARTITION, True),
+        (spec(devices=["Partition"], requirements={"memory": {"min": "90G"}}), PARTITION, False),
+        (
+            spec(devices=["Whole", "Partition"], requirements={"memory": {"min": "80G"}}),
+            PARTITION,
+            True,
+        ),
+        (ANY_9G, PARTITION, True),
+        (ANY_9G, SHARED, True),
+        (ANY_9G, H100, False),
+        (spec(devices=["Share"]), SHARED, True),
+        (spec(devices=["Share"], share={"strategy": "MPS"}), SHARED, False),
+        (spec(devices=["Share"], vendor="metax"), SHARED, False),
+    ],
+)
+def test_parts_of_cards_are_selected_by_what_they_are(
+    wanted: GPUClassSpec, device: Traits, selected: bool
+) -> None:
+    assert selectors.matches(wanted, device) is selected
+    assert selectors.mismatches(wanted, device) == [] if selected else True
+
+
+def test_kinds_are_alternatives_in_the_expression() -> None:
+    assert selectors.expression(ANY_9G).split("\n") == [
+        'device.driver == "gpu.deckhouse.io"',
+        '&& (("type" in device.attributes["gpu.deckhouse.io"] '
+        '&& device.attributes["gpu.deckhouse.io"].type == "mig" '
+        '&& "memory" in device.capacity["gpu.deckhouse.io"] '
+        '&& device.capacity["gpu.deckhouse.io"].memory.compareTo(quantity("9000000000")) >= 0)',
+        '|| ("type" in device.attributes["gpu.deckhouse.io"] '
+        '&& device.attributes["gpu.deckhouse.io"].type == "share" '
+        '&& "sharingStrategy" in device.attributes["gpu.deckhouse.io"] '
+        '&& device.attributes["gpu.deckhouse.io"].sharingStrategy == "TimeSlicing"))',
+    ]
