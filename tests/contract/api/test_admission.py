@@ -30,7 +30,7 @@ def spec(**fields: Any) -> dict[str, Any]:
         (spec(requirements={"driverVersion": {"min": 550}}), "driverVersion.min"),
         (spec(requirements={"driverVersion": {"min": "new"}}), "driverVersion.min"),
         (spec(requirements={"products": []}), "products"),
-        (spec(devices=["Partition"]), '"Whole"'),
+        (spec(devices=["Passthrough"]), '"Whole"'),
         (spec(devices=["Whole", "Whole"]), "spec.devices"),
         (spec(vendor="NVIDIA"), "spec.vendor"),
         (spec(extendedResourceName="gpu"), "spec.extendedResourceName"),

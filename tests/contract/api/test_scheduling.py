@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real scheduler selects for a class exactly the cards that `selectors.matches` names.
+"""The real scheduler selects for a class exactly the devices that `selectors.matches` names.
 
 Claims with administrative access and mode All take every device that their class
 selects, and leave it to others: one result a class is its whole selection.
@@ -60,7 +60,28 @@ CARDS = [
     Traits(vendor="metax", product_name='C500 (64GB) + \\x "q" [a] ' + "y" * 50),
     # Nothing is known.
     Traits(),
+    # Parts of cards.
+    Traits(
+        type=attributes.TYPE_MIG,
+        vendor="nvidia",
+        product_name="NVIDIA H100 80GB HBM3",
+        profile="1g.10gb+me",
+        memory_bytes=9856 * quantities.MEBIBYTE,
+        card_memory_bytes=81559 * quantities.MEBIBYTE,
+    ),
+    Traits(type=attributes.TYPE_MIG, vendor="nvidia", profile="1g.5gb"),
+    Traits(
+        type=attributes.TYPE_SHARE,
+        vendor="nvidia",
+        sharing_strategy="TimeSlicing",
+        memory_bytes=15360 * quantities.MEBIBYTE,
+    ),
+    Traits(type=attributes.TYPE_SHARE, vendor="nvidia", sharing_strategy="MPS"),
 ]
+
+
+def spec(**fields: Any) -> GPUClassSpec:
+    return msgspec.convert(fields, GPUClassSpec)
 
 
 def requiring(**fields: Any) -> GPUClassSpec:
@@ -92,13 +113,23 @@ WANTED = [
     requiring(products=["*(*"]),
     requiring(products=["NVIDIA.H100*"]),
     requiring(memory={"min": "40G"}, computeCapability={"min": "9.0"}, products=["*H*"]),
+    spec(devices=["Partition"]),
+    spec(devices=["Partition"], partition={"profiles": ["1g.5gb", "1g.10gb+me"]}),
+    spec(devices=["Partition"], partition={"memory": {"min": "9G", "max": "20G"}}),
+    spec(devices=["Partition"], requirements={"memory": {"min": "80G"}}),
+    spec(devices=["Share"], vendor="nvidia"),
+    spec(devices=["Share"], share={"strategy": "MPS"}),
+    spec(devices=["Partition", "Share"], partition={"memory": {"min": "9G"}}),
+    spec(devices=["Whole", "Partition", "Share"], requirements={"memory": {"min": "15G"}}),
 ]
 
 
 def device(index: int, card: Traits) -> dict[str, Any]:
     """A device as the DRA plugin publishes it."""
-    found: dict[str, Any] = {attributes.TYPE: {"string": attributes.TYPE_GPU}}
+    found: dict[str, Any] = {attributes.TYPE: {"string": card.type}}
     texts = {
+        attributes.PROFILE: card.profile,
+        attributes.SHARING_STRATEGY: card.sharing_strategy,
         attributes.VENDOR: card.vendor,
         attributes.PRODUCT_NAME: names.attribute_text(card.product_name or ""),
         attributes.ARCHITECTURE: card.architecture,
@@ -109,6 +140,8 @@ def device(index: int, card: Traits) -> dict[str, Any]:
     }
     found |= {name: {"string": text} for name, text in texts.items() if text}
     found |= {name: {"version": number} for name, number in numbers.items() if number}
+    if card.card_memory_bytes is not None:
+        found[attributes.CARD_MEMORY] = {"int": card.card_memory_bytes}
     made = {"name": names.gpu_device_name(PciAddress(0, index, 0, 0)), "attributes": found}
     if card.memory_bytes is not None:
         made["capacity"] = {attributes.MEMORY: {"value": quantities.render(card.memory_bytes)}}
