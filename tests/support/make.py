@@ -29,6 +29,7 @@ _KINDS: dict[str, tuple[resources.Resource, type[Any], str]] = {
     "DeviceClass": (resources.DEVICE_CLASS, DeviceClass, "device_classes"),
     "GPUClass": (resources.GPU_CLASS, GPUClass, "gpu_classes"),
     "PhysicalGPU": (resources.PHYSICAL_GPU, PhysicalGPU, "gpus"),
+    "DeviceTaintRule": (worlds.DEVICE_TAINT_RULE, worlds.DeviceTaintRule, "taint_rules"),
     "ResourceClaimTemplate": (
         worlds.RESOURCE_CLAIM_TEMPLATE,
         worlds.ResourceClaimTemplate,

@@ -55,3 +55,11 @@ def render(number: int) -> str:
         if number and number % 1024**power == 0:
             return f"{number // 1024**power}{suffix}"
     return str(number)
+
+
+def short(value: int) -> str:
+    """Return bytes as people say them, with three digits: `9.62 GiB`, `512 MiB`."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if value >= unit:
+            return f"{value / unit:.3g} {name}"
+    return f"{value} bytes"

@@ -16,7 +16,7 @@ import click
 from gpudeck.api import conditions, labels
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.cli import output, reading
-from gpudeck.explaining import cards
+from gpudeck.explaining import cards, leaving
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.world import World
 
@@ -99,7 +99,7 @@ def cards_(world: World, found: list[Card]) -> Rows:
             "memoryMiB": card.memory_mib,
             "uuid": card.uuid,
             "state": _state(card, world),
-            "heldBy": [holder.text for holder in card.holders],
+            "heldBy": [holder.label for holder in card.holders],
             "exact": all(holder.is_exact for holder in card.holders),
         }
         for card in found
@@ -111,7 +111,9 @@ def _state(card: Card, world: World) -> str:
     status = card.gpu.status if card.gpu else None
     phase = str(status.phase) if status and status.phase else ""
     if card.holders:
-        return "Held" if phase in ("", "Ready", "InUse") else phase
+        if phase not in ("", "Ready", "InUse"):
+            return phase
+        return "Partial" if leaving.free(card, card.devices, {}) else "Held"
     if phase in ("Ready", "InUse"):
         return "NotPublished" if cards.is_in_no_slice(card, world) else "Free"
     if card.gpu is not None:

@@ -18,7 +18,6 @@ from gpudeck.lab import hardware, report, state
 from gpudeck.lab.simulation import Simulation
 from gpudeck.lab.state import Folder, Node
 
-
 HOTTEST = 150
 """Degrees Celsius; no card reports more."""
 

@@ -36,7 +36,9 @@ from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.explaining import cards
 from gpudeck.explaining.world import (
+    DEVICE_TAINT_RULE,
     RESOURCE_CLAIM_TEMPLATE,
+    DeviceTaintRule,
     Placement,
     ResourceClaimTemplate,
     World,
@@ -88,14 +90,16 @@ def _default() -> Path:
 async def world(client: Client) -> World:
     """Read what tells of cards and of who holds them."""
     found = World()
-    nodes, claims, slices, device_classes, gpu_classes, gpus = await asyncio.gather(
+    nodes, claims, slices, device_classes, gpu_classes, gpus, rules = await asyncio.gather(
         _all(client, found, NODE, Node),
         _all(client, found, RESOURCE_CLAIM, ResourceClaim),
         _all(client, found, RESOURCE_SLICE, ResourceSlice),
         _all(client, found, DEVICE_CLASS, DeviceClass),
         _all(client, found, GPU_CLASS, GPUClass),
         _all(client, found, PHYSICAL_GPU, PhysicalGPU),
+        _all(client, found, DEVICE_TAINT_RULE, DeviceTaintRule),
     )
+    found.taint_rules = rules
     found.nodes, found.claims, found.slices = nodes, claims, _current(list(slices.values()))
     found.device_classes, found.gpu_classes, found.gpus = device_classes, gpu_classes, gpus
     if any(cards.plugin_resources(node) for node in found.nodes.values()):

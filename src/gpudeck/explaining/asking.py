@@ -51,6 +51,8 @@ class Option:
     class_name: str
     count: int = 1
     selectors: tuple[str, ...] = ()
+    amounts: tuple[tuple[str, int], ...] = ()
+    """Least amounts of capacities; of a shared device, what is taken."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +177,9 @@ def _options(request: DeviceRequest) -> Iterable[Option]:
     exact = [request.exactly] if request.exactly else []
     for each in [*exact, *(request.first_available or ())]:
         selectors = tuple(one.cel.expression for one in each.selectors or () if one.cel)
-        yield Option(each.device_class_name, each.count or 1, selectors)
+        wanted = (each.capacity.requests if each.capacity else None) or {}
+        amounts = tuple((name, quantities.parse(amount)) for name, amount in sorted(wanted.items()))
+        yield Option(each.device_class_name, each.count or 1, selectors, amounts)
 
 
 def _resource(name: str, count: int, world: World, asked: Asked, *, claim: str) -> None:

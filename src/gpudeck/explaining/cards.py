@@ -16,7 +16,14 @@ from collections.abc import Iterator
 
 from gpudeck.api import attributes, labels, names, quantities
 from gpudeck.api.core import Node, Pod
-from gpudeck.api.resource import AllocatedDevice, Attribute, Device, ResourceClaim, ResourceSlice
+from gpudeck.api.resource import (
+    AllocatedDevice,
+    Attribute,
+    Counter,
+    Device,
+    ResourceClaim,
+    ResourceSlice,
+)
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.devices.identities import PciAddress
 from gpudeck.explaining import asking
@@ -47,6 +54,8 @@ class Holder:
     claim: str = ""
     is_exact: bool = True
     """False where the API does not tell which card of the node it is."""
+    part: str = ""
+    """What of the card: a profile or an amount; "" for all of it."""
 
     @property
     def text(self) -> str:
@@ -54,6 +63,11 @@ class Holder:
         if self.pods:
             return ", ".join(f"{self.namespace}/{pod}" for pod in self.pods)
         return f"claim {self.namespace}/{self.claim}"
+
+    @property
+    def label(self) -> str:
+        """The holder, and what of the card it has."""
+        return f"{self.text} ({self.part})" if self.part else self.text
 
 
 @dataclasses.dataclass
@@ -75,11 +89,20 @@ class Card:
     """DRA devices that are parts of it."""
     held_devices: set[str] = dataclasses.field(default_factory=set)
     """Names of its DRA devices that claims hold."""
+    consumed: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    """Of its shared devices, by name: how much of each capacity claims hold."""
+    counters: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
+    """What its devices share, by counter set (KEP-4815)."""
     is_offered: bool = True
     """False for a card beyond what the device plugin says is allocatable."""
     is_plugin_node: bool = False
     """Whether a device plugin hands out the cards of the node now."""
     holders: list[Holder] = dataclasses.field(default_factory=list)
+
+    @property
+    def devices(self) -> list[Device]:
+        """All its DRA devices."""
+        return [*([self.device] if self.device is not None else []), *self.parts]
 
 
 Key = tuple[str, str, str]
@@ -96,8 +119,10 @@ def all_of(world: World) -> list[Card]:
     for each in world.slices:
         if each.spec.driver in DRIVERS:
             found += _from_slice(each, known, by_device)
+    _share_counters(world, by_device)
+    places = {(card.node, card.address): card for card in found if card.address}
     for claim in world.claims.values():
-        _hold(claim, by_device)
+        _hold(claim, by_device, places)
     for name, node in world.nodes.items():
         found += _from_plugin(name, node, [card for card in found if card.node == name], world)
     return sorted(found, key=lambda card: (card.node, card.address, card.name))
@@ -137,11 +162,30 @@ def _from_gpu(gpu: PhysicalGPU, by_device: dict[Key, Card]) -> Card:
         driver=labels.DRIVER,
         gpu=gpu,
     )
-    # A claim that was allocated before the adapter spoke still finds its card.
     if card.address:
         device = names.gpu_device_name(PciAddress.parse(card.address))
         by_device[labels.DRIVER, names.pool_name(node), device] = card
     return card
+
+
+def _share_counters(world: World, by_device: dict[Key, Card]) -> None:
+    """Give each card the counter sets that its devices consume."""
+    totals = {
+        (each.spec.driver, each.spec.pool.name, one.name): one
+        for each in world.slices
+        for one in each.spec.shared_counters or ()
+    }
+    for (driver, pool, _), card in by_device.items():
+        for device in card.devices:
+            for taken in device.consumes_counters or ():
+                total = totals.get((driver, pool, taken.counter_set))
+                if total is not None:
+                    card.counters[total.name] = amounts(total.counters)
+
+
+def amounts(counters: dict[str, Counter]) -> dict[str, int]:
+    """Return counters as numbers."""
+    return {name: quantities.parse(each.value) for name, each in counters.items()}
 
 
 def _from_slice(
@@ -205,7 +249,9 @@ def results_of(claim: ResourceClaim) -> list[AllocatedDevice]:
     return [each for each in found if not each.admin_access]
 
 
-def _hold(claim: ResourceClaim, by_device: dict[Key, Card]) -> None:
+def _hold(
+    claim: ResourceClaim, by_device: dict[Key, Card], places: dict[tuple[str, str], Card]
+) -> None:
     reserved = (claim.status.reserved_for if claim.status else None) or []
     holder = Holder(
         namespace=claim.metadata.namespace or "",
@@ -215,10 +261,37 @@ def _hold(claim: ResourceClaim, by_device: dict[Key, Card]) -> None:
     for result in results_of(claim):
         card = by_device.get((result.driver, result.pool, result.device))
         if card is None:
+            card = _unpublished(result, places)
+        if card is None:
             continue
         card.held_devices.add(result.device)
-        if holder not in card.holders:
-            card.holders.append(holder)
+        taken = card.consumed.setdefault(result.device, {})
+        for name, amount in (result.consumed_capacity or {}).items():
+            plain = name.removeprefix(f"{result.driver}/")
+            taken[plain] = taken.get(plain, 0) + quantities.parse(amount)
+        mine = dataclasses.replace(holder, part=_part(result, card))
+        if mine not in card.holders:
+            card.holders.append(mine)
+
+
+def _part(result: AllocatedDevice, card: Card) -> str:
+    """What of the card a result is: a profile, an amount of memory, "" for all of it."""
+    for name, amount in (result.consumed_capacity or {}).items():
+        if name.rpartition("/")[2] == attributes.MEMORY:
+            return quantities.short(quantities.parse(amount))
+    device = next((each for each in card.parts if each.name == result.device), None)
+    if device is not None:
+        return _text(device, result.driver, attributes.PROFILE)
+    named = names.parse_device(result.device) if result.driver == labels.DRIVER else None
+    return named.type if named is not None and named.type != attributes.TYPE_GPU else ""
+
+
+def _unpublished(result: AllocatedDevice, places: dict[tuple[str, str], Card]) -> Card | None:
+    """A device that is in no slice now: allocated before, or its class is gone."""
+    address = names.address_of_device(result.device)
+    if result.driver != labels.DRIVER or address is None:
+        return None
+    return places.get((result.pool, str(address)))
 
 
 # The device plugin

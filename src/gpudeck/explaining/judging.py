@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from gpudeck.api import conditions, labels
+from gpudeck.api import attributes, conditions, labels, names, quantities
 from gpudeck.api.core import Pod
 from gpudeck.api.meta import Condition
-from gpudeck.explaining import cards, matching, placing
+from gpudeck.explaining import cards, leaving, matching, placing
 from gpudeck.explaining.asking import Ask, Asked
 from gpudeck.explaining.cards import Card
-from gpudeck.explaining.reasons import Reason
+from gpudeck.explaining.matching import Match
+from gpudeck.explaining.reasons import Obstacle, Reason
 from gpudeck.explaining.world import Placement, World
+
+_BLOCKING = ("NoSchedule", "NoExecute")
 
 
 @dataclasses.dataclass
@@ -37,7 +40,7 @@ class Judge:
     def __init__(self, pod: Pod, placement: Placement, asked: Asked, world: World) -> None:
         self._pod, self._placement = pod, placement
         self._asked, self._world = asked, world
-        self._obstacles: dict[str, placing.Obstacle | None] = {}
+        self._obstacles: dict[str, Obstacle | None] = {}
 
     def judge(self, card: Card) -> Verdict:
         """Return the one reason of a card."""
@@ -55,8 +58,10 @@ class Judge:
         reason, detail = (
             self._node(card.node)
             or _state(card)
-            or _held(card, match.parts)
-            or _offered(card, self._world)
+            or match.obstacle
+            or self._cordoned(card, match)
+            or _held(card, match)
+            or _offered(card, match, self._world)
         ) or (Reason.MATCHES, "")
         return Verdict(card, reason, detail, match.unknown)
 
@@ -92,7 +97,22 @@ class Judge:
         }
         return [ask for ask in self._asked.asks if ask.claim not in held] or self._asked.asks
 
-    def _node(self, name: str) -> placing.Obstacle | None:
+    def _cordoned(self, card: Card, match: Match) -> Obstacle | None:
+        """Return the DeviceTaintRule that keeps new claims off all that would do."""
+        pool = names.pool_name(card.node)
+        wanted = [device.name for device in match.devices]
+        for name, rule in sorted(self._world.taint_rules.items()):
+            chosen, taint = rule.spec.device_selector, rule.spec.taint
+            if chosen is None or taint.effect not in _BLOCKING:
+                continue
+            if (chosen.driver or card.driver) != card.driver or (chosen.pool or pool) != pool:
+                continue
+            if chosen.device and wanted != [chosen.device]:
+                continue
+            return Reason.CORDONED, f"DeviceTaintRule {name} gives it {taint.key}:{taint.effect}"
+        return None
+
+    def _node(self, name: str) -> Obstacle | None:
         if name not in self._obstacles:
             self._obstacles[name] = placing.obstacle(name, self._pod, self._placement, self._world)
         return self._obstacles[name]
@@ -113,7 +133,7 @@ def _is_unknown(card: Card) -> bool:
     return status is None or status.capabilities is None
 
 
-def _state(card: Card) -> placing.Obstacle | None:
+def _state(card: Card) -> Obstacle | None:
     """Return what is wrong with the card itself."""
     if card.gpu is not None:
         driver = _condition(card, conditions.DRIVER_READY)
@@ -125,26 +145,50 @@ def _state(card: Card) -> placing.Obstacle | None:
         if healthy is not None and healthy.status == conditions.FALSE:
             return Reason.NOT_HEALTHY, _why(healthy)
     for taint in (card.device.taints if card.device else None) or ():
-        if taint.effect in ("NoSchedule", "NoExecute"):
+        if taint.effect in _BLOCKING:
             return Reason.NOT_HEALTHY, f"its device has the taint {taint.key}:{taint.effect}"
     if not card.is_offered:
         return Reason.NOT_HEALTHY, "its device plugin does not count it as allocatable"
     return None
 
 
-def _held(card: Card, parts: list[str]) -> placing.Obstacle | None:
-    """Return who holds the card; where parts of it would do, one that is free is enough."""
-    if parts and not card.held_devices.issuperset(parts):
-        return None
+def _held(card: Card, match: Match) -> Obstacle | None:
+    """Return who holds the card, or what of it the pod needs; one free device is enough."""
+    if match.devices:
+        if leaving.free(card, match.devices, match.amounts):
+            return None
+        if too_little := _too_little(card, match):
+            return Reason.NOT_ENOUGH_LEFT, too_little
     for holder in card.holders:
         reason = Reason.HELD_BY_POD if holder.pods else Reason.HELD_BY_CLAIM
         note = "" if holder.is_exact else " (which card of the node the API does not tell)"
-        return reason, holder.text + note
+        others = "".join(f", {each.text}" for each in card.holders if each is not holder)
+        return reason, holder.text + note + ("" if note else others)
     return None
 
 
-def _offered(card: Card, world: World) -> placing.Obstacle | None:
-    if card.is_plugin_node or card.device is not None or card.parts:
+def _too_little(card: Card, match: Match) -> str:
+    """Say how much of a shared card is left, where that is what is missing."""
+    shared = [each for each in match.devices if each.allow_multiple_allocations]
+    for device in shared:
+        is_in_use = device.name in card.held_devices
+        lacks = leaving.lacking(card, device, match.amounts)
+        if lacks and (is_in_use or not card.held_devices):
+            return " and ".join(
+                f"{_amount(name, left)} of {name} is left, {_amount(name, need)} is needed"
+                for name, (left, need) in sorted(lacks.items())
+            )
+    return ""
+
+
+def _amount(name: str, value: int) -> str:
+    if name != attributes.MEMORY:
+        return str(value)
+    return quantities.short(value)
+
+
+def _offered(card: Card, match: Match, world: World) -> Obstacle | None:
+    if card.is_plugin_node or match.devices:
         return None
     published = _condition(card, conditions.PUBLISHED)
     if published is None:

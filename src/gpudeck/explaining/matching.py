@@ -17,11 +17,13 @@ from typing import Any
 
 from gpudeck.api import labels, quantities, selectors, versions
 from gpudeck.api.resource import Device
+from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.errors import InvalidError
-from gpudeck.explaining import cards
+from gpudeck.explaining import cards, partitioning
 from gpudeck.explaining.asking import Ask, Option
 from gpudeck.explaining.cards import Card
+from gpudeck.explaining.reasons import Obstacle
 from gpudeck.explaining.world import World
 
 
@@ -32,8 +34,12 @@ class Match:
     missed: str = ""
     unknown: list[str] = dataclasses.field(default_factory=list)
     """CEL terms that were not understood."""
-    parts: list[str] = dataclasses.field(default_factory=list)
-    """Devices that match, where those are parts of the card."""
+    devices: list[Device] = dataclasses.field(default_factory=list)
+    """DRA devices of the card that match; none where only what gpudeck says of it is known."""
+    amounts: dict[str, int] = dataclasses.field(default_factory=dict)
+    """What is needed of them."""
+    obstacle: Obstacle | None = None
+    """Why the card has no device that matches, although it could have one."""
 
 
 def card_for(ask: Ask, card: Card, world: World) -> Match:
@@ -61,37 +67,64 @@ def _option(option: Option, card: Card, world: World) -> Match:
         return Match(missed="the device plugin hands it out, and classes are for DRA")
     gpu_class = world.gpu_classes.get(option.class_name)
     if gpu_class is not None:
-        match = Match(_missed_rules(gpu_class.spec, card))
-        own = _all_terms(option.selectors, card, card.device)
-        return match if match.missed else own
+        return _gpu_class(gpu_class.spec, option, card)
     device_class = world.device_classes.get(option.class_name)
     if device_class is None and "deviceclasses" not in world.unreadable:
         return Match(missed=f"class {option.class_name} does not exist")
     terms = (device_class.spec.selectors if device_class and device_class.spec else None) or []
     wanted = (*(each.cel.expression for each in terms if each.cel), *option.selectors)
-    whole = _all_terms(wanted, card, card.device)
-    if not whole.missed and (card.device is not None or not card.parts):
-        return whole
-    found = [(part.name, _all_terms(wanted, card, part)) for part in card.parts]
-    fitting = [name for name, match in found if not match.missed]
-    if fitting:
-        return Match(parts=fitting)
-    return whole if whole.missed or not found else found[0][1]
+    return _by_terms(wanted, option, card, card.devices)
 
 
-def _missed_rules(spec: GPUClassSpec, card: Card) -> str:
+def _by_terms(wanted: Iterable[str], option: Option, card: Card, devices: list[Device]) -> Match:
+    """Compare CEL with devices of a card; without any, only the driver can be compared."""
+    if not devices:
+        return _all_terms(wanted, card, None)
+    wanted = tuple(wanted)
+    found = [(device, _all_terms(wanted, card, device)) for device in devices]
+    fitting = [device for device, match in found if not match.missed]
+    if not fitting:
+        return found[0][1]
+    first = next(match for _, match in found if not match.missed)
+    return Match(unknown=first.unknown, devices=fitting, amounts=dict(option.amounts))
+
+
+def _gpu_class(spec: GPUClassSpec, option: Option, card: Card) -> Match:
+    """Compare a class with what the card offers, else with what is known of the card."""
     if card.driver != labels.DRIVER:
-        return f"its DRA driver must be {labels.DRIVER}, it is {card.driver}"
-    if card.gpu is not None:
-        traits = selectors.traits_of_gpu(card.gpu)
-    elif card.device is not None:
-        traits = selectors.traits_of_device(card.device)
-    else:
-        return ""
+        return Match(f"its DRA driver must be {labels.DRIVER}, it is {card.driver}")
     try:
-        missed = selectors.mismatches(spec, traits)
+        chosen = [
+            device
+            for device in card.devices
+            if selectors.matches(spec, selectors.traits_of_device(device))
+        ]
+        if chosen:
+            return _by_terms(option.selectors, option, card, chosen)
+        return _without_device(spec, option, card)
     except InvalidError as error:
-        return str(error)
+        return Match(str(error))
+
+
+def _without_device(spec: GPUClassSpec, option: Option, card: Card) -> Match:
+    """Say what a card without a device for the class misses, or why it offers none."""
+    if card.gpu is None:
+        if card.device is None:
+            return Match(missed="it offers no device of the class")
+        return Match(_sentence(selectors.mismatches(spec, selectors.traits_of_device(card.device))))
+    traits = selectors.traits_of_gpu(card.gpu)
+    missed = selectors.card_mismatches(spec, traits)
+    kinds = selectors.kinds(spec)
+    if missed:
+        return Match(_sentence(missed))
+    if gpuclass.WHOLE in kinds:
+        return _all_terms(option.selectors, card, card.device)
+    if kinds == [gpuclass.PARTITION] and (said := partitioning.missed(spec, card.gpu)):
+        return Match(said)
+    return Match(obstacle=partitioning.obstacle(kinds, card.gpu))
+
+
+def _sentence(missed: Iterable[selectors.Mismatch]) -> str:
     return "; ".join(str(each).replace("the card has ", "it has ") for each in missed)
 
 

@@ -8,10 +8,9 @@ NodeUnschedulable, as far as they concern one node and one pod.
 from __future__ import annotations
 
 from gpudeck.api.core import Node, Pod, Taint, Toleration
-from gpudeck.explaining.reasons import Reason
+from gpudeck.explaining.reasons import Obstacle, Reason
 from gpudeck.explaining.world import NodeSelectorTerm, Placement, SelectorRequirement, World
 
-Obstacle = tuple[Reason, str]
 _BLOCKING = ("NoSchedule", "NoExecute")
 _CORDON = "node.kubernetes.io/unschedulable"
 

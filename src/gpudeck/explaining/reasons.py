@@ -19,11 +19,17 @@ class Reason(enum.StrEnum):
     NODE_SELECTOR_MISMATCH = "NodeSelectorMismatch"
     DRIVER_NOT_READY = "DriverNotReady"
     NOT_HEALTHY = "NotHealthy"
+    CORDONED = "Cordoned"
+    PARTITIONING_OFF = "PartitioningOff"
     HELD_BY_POD = "HeldByPod"
     HELD_BY_CLAIM = "HeldByClaim"
+    NOT_ENOUGH_LEFT = "NotEnoughLeft"
     NOT_PUBLISHED = "NotPublished"
     MATCHES = "Matches"
 
+
+Obstacle = tuple[Reason, str]
+"""A reason, and who or what it is."""
 
 MEANINGS: dict[Reason, str] = {
     Reason.HELD_BY_THIS_POD: "this pod holds the card",
@@ -36,8 +42,11 @@ MEANINGS: dict[Reason, str] = {
     Reason.NODE_SELECTOR_MISMATCH: "the pod's node selector or affinity excludes the card's node",
     Reason.DRIVER_NOT_READY: "the card's driver is not ready",
     Reason.NOT_HEALTHY: "the card is not healthy",
+    Reason.CORDONED: "a DeviceTaintRule keeps new pods off the card",
+    Reason.PARTITIONING_OFF: "the card's partitioning mode is off, and only a reset changes it",
     Reason.HELD_BY_POD: "another pod holds the card",
     Reason.HELD_BY_CLAIM: "a claim that no pod uses holds the card",
+    Reason.NOT_ENOUGH_LEFT: "the card is shared, and less of it is left than the pod needs",
     Reason.NOT_PUBLISHED: "the card is not offered to Kubernetes",
     Reason.MATCHES: "the card is free and would do",
 }
@@ -56,6 +65,12 @@ CLAUSES: dict[Reason, tuple[str, str]] = {
     ),
     Reason.DRIVER_NOT_READY: ("has no ready driver", "have no ready driver"),
     Reason.NOT_HEALTHY: ("is not healthy", "are not healthy"),
+    Reason.CORDONED: ("is cordoned", "are cordoned"),
+    Reason.PARTITIONING_OFF: (
+        "has its partitioning mode off",
+        "have their partitioning mode off",
+    ),
+    Reason.NOT_ENOUGH_LEFT: ("has not enough left", "have not enough left"),
     Reason.HELD_BY_POD: ("is held by another pod", "are held by other pods"),
     Reason.HELD_BY_CLAIM: (
         "is held by a claim that no pod uses",

@@ -14,13 +14,22 @@ import msgspec
 
 from gpudeck.api.core import Event, Node, Pod
 from gpudeck.api.meta import ObjectMeta, Wire
-from gpudeck.api.resource import ClaimSpec, DeviceClass, ResourceClaim, ResourceSlice
+from gpudeck.api.resource import (
+    ClaimSpec,
+    DeviceClass,
+    DeviceTaint,
+    ResourceClaim,
+    ResourceSlice,
+)
 from gpudeck.api.resources import Resource
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 
 RESOURCE_CLAIM_TEMPLATE = Resource(
     "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True
+)
+DEVICE_TAINT_RULE = Resource(
+    "resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", namespaced=False
 )
 
 
@@ -73,6 +82,24 @@ class Placement(Wire):
     spec: PlacementSpec | None = None
 
 
+class TaintedDevices(Wire):
+    """Which devices a DeviceTaintRule is about: all that agree with what is given."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class TaintRuleSpec(Wire):
+    device_selector: TaintedDevices | None = None
+    taint: DeviceTaint = msgspec.field(default_factory=DeviceTaint)
+
+
+class DeviceTaintRule(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: TaintRuleSpec = msgspec.field(default_factory=TaintRuleSpec)
+
+
 @dataclasses.dataclass
 class World:
     """Objects by name, or by "namespace/name"."""
@@ -81,6 +108,7 @@ class World:
     pods: dict[str, Pod] = dataclasses.field(default_factory=dict)
     claims: dict[str, ResourceClaim] = dataclasses.field(default_factory=dict)
     templates: dict[str, ResourceClaimTemplate] = dataclasses.field(default_factory=dict)
+    taint_rules: dict[str, DeviceTaintRule] = dataclasses.field(default_factory=dict)
     slices: list[ResourceSlice] = dataclasses.field(default_factory=list)
     device_classes: dict[str, DeviceClass] = dataclasses.field(default_factory=dict)
     gpu_classes: dict[str, GPUClass] = dataclasses.field(default_factory=dict)

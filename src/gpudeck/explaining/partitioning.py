@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a card that could be cut or shared offers nothing to a class that asks for parts. Pure."""
+
+from __future__ import annotations
+
+from gpudeck.api import attributes, quantities, selectors
+from gpudeck.api.selectors import Traits
+from gpudeck.api.v1alpha1 import gpuclass
+from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
+from gpudeck.api.v1alpha1.physicalgpu import PartitionProfile, PartitionSupport, PhysicalGPU
+from gpudeck.explaining.reasons import Obstacle, Reason
+
+
+def missed(spec: GPUClassSpec, gpu: PhysicalGPU) -> str:
+    """Say why no partition of the card can be of the class; "" if one can."""
+    support = _support(gpu)
+    if support is None or not support.supported:
+        return "it cannot be partitioned"
+    profiles = support.profiles or []
+    rules = selectors.kind_rules(spec, gpuclass.PARTITION)
+    for profile in profiles:
+        traits = _traits(profile)
+        if all(rule.holds(rule.fact(traits)) for rule in rules):
+            return ""
+    wanted = "; ".join(f"{rule.field} must be {rule.wanted}" for rule in rules[1:])
+    names = ", ".join(profile.name for profile in profiles)
+    return f"{wanted}, its profiles are {names}"
+
+
+def obstacle(kinds: list[str], gpu: PhysicalGPU) -> Obstacle | None:
+    """Say why the card does not offer parts now; None where nothing is known that hinders."""
+    status = gpu.status
+    current = status.current_state if status else None
+    mode = current.partitioning.mode if current and current.partitioning else ""
+    support = _support(gpu)
+    if kinds == [gpuclass.PARTITION] and mode == "Disabled" and support and not support.dynamic:
+        return (
+            Reason.PARTITIONING_OFF,
+            "an administrator has to turn the mode on, which takes a reset of the card",
+        )
+    return None
+
+
+def _support(gpu: PhysicalGPU) -> PartitionSupport | None:
+    can = gpu.status.capabilities if gpu.status else None
+    return can.partition_support if can else None
+
+
+def _traits(profile: PartitionProfile) -> Traits:
+    return Traits(
+        type=attributes.TYPE_MIG,
+        profile=profile.name,
+        memory_bytes=profile.memory_mib * quantities.MEBIBYTE,
+    )
