@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a process: one frozen dataclass each; a field is a flag and an environment variable.
 
-`metrics_port: int = setting(8080, "…")` gives `--metrics-port` and
+`metrics_port: int = setting(8443, "…")` gives `--metrics-port` and
 `GPUDECK_METRICS_PORT`; the flag wins. The command line (`cli.processes`) builds
 its options from `describe`, and nothing else reads `os.environ` or `sys.argv`.
 Shared groups are composed by inheritance of plain dataclasses without behaviour.
@@ -121,7 +121,8 @@ class KubeSettings(LogSettings):
     """Processes that speak to the API server."""
 
     kubeconfig: str = setting("", "Kubeconfig file; empty uses the pod's service account.")
-    metrics_port: int = setting(0, "Port of /metrics and /healthz; 0 serves none.")
+    health_port: int = setting(0, "Port of /healthz, plain HTTP for probes; 0 serves none.")
+    metrics_port: int = setting(0, "Port of /metrics, over TLS and with a token; 0 serves none.")
 
 
 @dataclasses.dataclass(frozen=True)

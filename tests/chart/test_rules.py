@@ -91,16 +91,16 @@ def test_every_container_says_what_memory_it_needs(workload: Manifest, container
 @pytest.mark.parametrize(("variant", "each"), OBJECTS)
 def test_no_role_has_a_wildcard_or_reads_secrets(variant: str, each: Manifest) -> None:
     for rule in each.get("rules", []):
-        words = [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        words = [word for values in rule.values() for word in values]
         assert not [word for word in words if "*" in word]
-        assert "secrets" not in rule["resources"]
+        assert "secrets" not in rule.get("resources", [])
         assert rule["verbs"]
 
 
 def test_the_controller_never_writes_claims_and_the_adapter_none_at_all() -> None:
     for _, each in OBJECTS:
         for rule in each.get("rules", []):
-            if {"resourceclaims", "resourceclaims/status"} & set(rule["resources"]):
+            if {"resourceclaims", "resourceclaims/status"} & set(rule.get("resources", [])):
                 assert set(rule["verbs"]) <= {"get", "list", "watch"}
 
 

@@ -31,8 +31,10 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- define "gpudeck.environment" -}}
 - name: GPUDECK_LOG_LEVEL
   value: {{ .Values.logLevel }}
-- name: GPUDECK_METRICS_PORT
+- name: GPUDECK_HEALTH_PORT
   value: "8080"
+- name: GPUDECK_METRICS_PORT
+  value: "8443"
 {{- end }}
 
 {{/* Settings of processes that work for one node. */}}
@@ -49,19 +51,21 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{/* Both probes ask for the same page: a process that is not well is restarted. */}}
 {{- define "gpudeck.probes" -}}
 ports:
-  - name: metrics
+  - name: health
     containerPort: 8080
+  - name: metrics
+    containerPort: 8443
 startupProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: health}
   periodSeconds: 2
   failureThreshold: 60
 livenessProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: health}
   periodSeconds: 20
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: health}
   periodSeconds: 5
   timeoutSeconds: 5
 {{- end }}

@@ -16,9 +16,9 @@ from gpudeck.api import labels
 from gpudeck.api.core import ConfigMap
 from gpudeck.api.resources import CONFIG_MAP
 from gpudeck.errors import GpudeckError, InvalidError
-from gpudeck.host import uevents
+from gpudeck.host import certificates, uevents
 from gpudeck.host.root import Root
-from gpudeck.kube import recording, serving
+from gpudeck.kube import recording, reviewing, serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.watching import Change
@@ -31,6 +31,7 @@ class Agent:
 
     def __init__(self, settings: Settings, api: Client) -> None:
         self._settings = settings
+        self._api = api
         self._root = Root(settings.host_root, on_node=settings.host_root_on_node)
         self._recorder = recording.Recorder(api, "gpu-node-agent", instance=settings.node_name)
         self._report = events.Events(self._recorder, settings.node_name)
@@ -62,14 +63,19 @@ class Agent:
             group.create_task(self._node.cache.run(), name="node")
             group.create_task(self._node.run(), name="node label")
             group.create_task(self._recorder.run(), name="events")
-            group.create_task(self._serve(), name="metrics")
+            group.create_task(self._health(), name="health")
+            group.create_task(self._metrics(), name="metrics")
             group.create_task(self._scan(), name="scanning")
 
-    async def _serve(self) -> None:
-        await serving.serve(
+    async def _health(self) -> None:
+        await serving.health(self._settings.health_port, self._scanning.hanging)
+
+    async def _metrics(self) -> None:
+        await serving.metrics(
             self._settings.metrics_port,
-            metrics=metrics.render,
-            healthy=self._scanning.hanging,
+            metrics.text,
+            guard=reviewing.Guard(self._api, "/metrics"),
+            certificate=certificates.self_signed,
         )
 
     async def _scan(self) -> None:

@@ -32,6 +32,6 @@ writes = Counter(
 )
 
 
-def render() -> bytes:
+async def text() -> bytes:
     """The text of /metrics."""
     return generate_latest(registry)

@@ -25,7 +25,8 @@ from gpudeck.controller.gpuclass import tally
 from gpudeck.controller.physicalgpu import holdings
 from gpudeck.controller.physicalgpu import reconciler as gpu_reconciler
 from gpudeck.controller.settings import Settings
-from gpudeck.kube import serving
+from gpudeck.host import certificates
+from gpudeck.kube import reviewing, serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.electing import Elector
@@ -58,6 +59,7 @@ class Controller:
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self._settings = settings
+        self._client = client
         identity = settings.identity or socket.gethostname()
         self._recorder = Recorder(client, "gpu-controller", instance=identity)
         report = events.Events(self._recorder)
@@ -89,11 +91,23 @@ class Controller:
             for cache in (self._gpus, self._claims, self._classes, self._device_classes):
                 group.create_task(cache.run())
             group.create_task(self._recorder.run(), name="events")
-            group.create_task(self._serve(), name="metrics")
+            group.create_task(self._health(), name="health")
+            group.create_task(self._metrics(), name="metrics")
             group.create_task(self._stand(), name="leading")
 
-    async def _serve(self) -> None:
-        await serving.serve(self._settings.metrics_port, metrics=self.metrics, healthy=lambda: "")
+    async def _health(self) -> None:
+        await serving.health(self._settings.health_port, lambda: "")
+
+    async def _metrics(self) -> None:
+        async def text() -> bytes:
+            return self.metrics()
+
+        await serving.metrics(
+            self._settings.metrics_port,
+            text,
+            guard=reviewing.Guard(self._client, "/metrics"),
+            certificate=certificates.self_signed,
+        )
 
     async def _stand(self) -> None:
         """Lead whenever the lease can be had, for ever."""

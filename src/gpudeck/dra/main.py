@@ -29,8 +29,8 @@ from gpudeck.dra import (
 )
 from gpudeck.dra.settings import Settings
 from gpudeck.errors import BusyError, GpudeckError, InvalidError
-from gpudeck.host import locks, root
-from gpudeck.kube import client, recording, serving
+from gpudeck.host import certificates, locks, root
+from gpudeck.kube import client, recording, reviewing, serving
 from gpudeck.kubelet import registering
 
 log = logs.get(__name__)
@@ -46,6 +46,7 @@ class Plugin:
     def __init__(self, settings: Settings, api: client.Client, adapter: adapters.Adapter) -> None:
         node = settings.node_name
         self.settings = settings
+        self._api = api
         self.recorder = recording.Recorder(api, labels.MANAGER_DRA_PLUGIN, instance=node)
         self.events = events.NodeEvents(self.recorder, node)
         self.adapter = adapter
@@ -79,6 +80,7 @@ class Plugin:
             group.create_task(self.reporter.cache.run(), name="physicalgpus")
             group.create_task(self._write(), name="writing")
             group.create_task(self.recorder.run(), name="events")
+            group.create_task(self._health(), name="health")
             group.create_task(self._metrics(), name="metrics")
             group.create_task(self._serve(), name="kubelet")
 
@@ -121,9 +123,15 @@ class Plugin:
             log.error("The kubelet refused the plugin", error=why_not)
             self.events.registration_failed(why_not)
 
+    async def _health(self) -> None:
+        await serving.health(self.settings.health_port, lambda: self._refused)
+
     async def _metrics(self) -> None:
-        await serving.serve(
-            self.settings.metrics_port, metrics=metrics.render, healthy=lambda: self._refused
+        await serving.metrics(
+            self.settings.metrics_port,
+            metrics.text,
+            guard=reviewing.Guard(self._api, "/metrics"),
+            certificate=certificates.self_signed,
         )
 
 

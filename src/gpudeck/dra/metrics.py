@@ -54,6 +54,6 @@ def timed(call: str) -> Iterator[None]:
         _call_seconds.labels(call).observe(time.perf_counter() - start)
 
 
-def render() -> bytes:
+async def text() -> bytes:
     """The text of /metrics."""
     return generate_latest(registry)

@@ -1,30 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two pages of a process, asked for by a real HTTP client and by odd ones."""
+"""The two ports of a process, asked by a real HTTP client and by odd ones."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from tests.support import reviews
 
 from gpudeck import errors
-from gpudeck.kube import serving
+from gpudeck.controller import selfsigned
+from gpudeck.kube import client, reviewing, serving
 
 
 class World:
-    """A process that serves its pages."""
+    """A process that serves its pages, and the API server that knows its readers."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, server: reviews.Reviewer) -> None:
+        self.server = server
+        self.health_port, self.port = free_port(), free_port()
         self.wrong = ""
+        self.certificates = 0
+
+    async def certificate(self) -> bytes:
+        self.certificates += 1
+        if self.certificates == 1:
+            raise errors.UnavailableError("no certificate yet")
+        return selfsigned.make("gpudeck.test", 1)
 
     @contextlib.asynccontextmanager
     async def raw(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.health_port)
         yield reader, writer
         writer.close()
         await asyncio.sleep(0)
@@ -37,6 +48,16 @@ class World:
                 writer.write_eof()
             return await reader.readline()
 
+    async def get(self, path: str, token: str = "", method: str = "GET") -> tuple[int, str]:
+        """Ask the port of the metrics."""
+        given = {"Authorization": f"Bearer {token}"} if token else {}
+        url = f"https://127.0.0.1:{self.port}{path}"
+        async with aiohttp.ClientSession() as browser:
+            answer = await browser.request(method, url, headers=given, ssl=False)
+            found = (answer.status, await answer.text())
+        await asyncio.sleep(0)
+        return found
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -44,41 +65,105 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World(free_port())
-    serving_ = asyncio.create_task(
-        serving.serve(world.port, metrics=lambda: b"gpudeck_up 1\n", healthy=lambda: world.wrong)
-    )
+async def opened(port: int) -> None:
     while True:
         with contextlib.suppress(OSError):
-            async with world.raw():
-                break
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
         await asyncio.sleep(0)
-    yield world
-    serving_.cancel()
-    await asyncio.gather(serving_, return_exceptions=True)
 
 
-async def test_metrics_and_health_are_answered(world: World) -> None:
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{world.port}") as browser:
-        metrics = await browser.get("/metrics?debug=1")
-        assert await metrics.text() == "gpudeck_up 1\n"
-        assert metrics.headers["Content-Type"] == serving.METRICS_TYPE
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(serving, "RETRY_SECONDS", 0.01)
+    async with reviews.Reviewer() as server, await client.Client.connect(server.kubeconfig) as api:
+        world = World(server)
+
+        async def text() -> bytes:
+            return b"gpudeck_up 1\n"
+
+        tasks = [
+            asyncio.create_task(serving.health(world.health_port, lambda: world.wrong)),
+            asyncio.create_task(
+                serving.metrics(
+                    world.port,
+                    text,
+                    guard=reviewing.Guard(api, "/metrics"),
+                    certificate=world.certificate,
+                )
+            ),
+        ]
+        await opened(world.health_port)
+        await opened(world.port)
+        yield world
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_probes_need_no_token_and_see_nothing_but_health(world: World) -> None:
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{world.health_port}") as browser:
         assert (await browser.get("/healthz")).status == 200
         world.wrong = "The cache of nodes is not synced."
-        sick = await browser.get("/healthz")
+        sick = await browser.get("/healthz?verbose")
         assert (sick.status, await sick.text()) == (503, world.wrong)
-        head = await browser.head("/metrics")
-        assert (head.status, await head.read()) == (200, b"")
-        assert (await browser.get("/other")).status == 404
-        assert (await browser.post("/metrics")).status == 405
+        head = await browser.head("/healthz")
+        assert (head.status, await head.read()) == (503, b"")
+        assert (await browser.get("/metrics")).status == 404
+        assert (await browser.post("/healthz")).status == 405
     await asyncio.sleep(0)
+
+
+async def test_metrics_are_for_a_token_that_may_get_them(world: World) -> None:
+    assert await world.get("/metrics?debug=1", "reader") == (200, "gpudeck_up 1\n")
+    assert (await world.get("/metrics"))[0] == 401
+    status, why = await world.get("/metrics", "stranger")
+    assert status == 401
+    assert "not one of this cluster" in why
+    status, why = await world.get("/metrics", "worker")
+    assert status == 403
+    assert "system:serviceaccount:default:worker may not get /metrics" in why
+    assert (await world.get("/healthz", "reader"))[0] == 404
+    assert (await world.get("/metrics", "reader", "POST"))[0] == 405
+
+
+async def test_a_certificate_that_is_not_to_be_had_is_waited_for(world: World) -> None:
+    assert world.certificates == 2
+    assert (await world.get("/metrics", "reader"))[0] == 200
+
+
+async def test_a_renewed_certificate_serves_the_next_connection() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    first, second = selfsigned.make("one.test", 1), selfsigned.make("two.test", 1)
+    serving.load(context, first)
+    server = await asyncio.start_server(lambda _, writer: writer.close(), port=0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+
+    async def shown() -> bytes:
+        trusting = ssl.create_default_context()
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        return found
+
+    async with server:
+        before = await shown()
+        serving.load(context, second)
+        after = await shown()
+    assert ssl.DER_cert_to_PEM_cert(before).encode() in first
+    assert ssl.DER_cert_to_PEM_cert(after).encode() in second
+
+
+def test_what_is_no_certificate_is_named() -> None:
+    with pytest.raises(errors.UnavailableError, match="cannot be loaded"):
+        serving.load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), b"nothing")
 
 
 @pytest.mark.parametrize(
     "text",
-    [b"hello\r\n\r\n", b"GET /metrics\r\n\r\n", b"GET /metrics HTTP/1.1\r\n", b"x" * 100_000, b""],
+    [b"hello\r\n\r\n", b"GET /healthz\r\n\r\n", b"GET /healthz HTTP/1.1\r\n", b"x" * 100_000, b""],
     ids=["no request", "no version", "half a request", "too long", "nothing"],
 )
 async def test_what_is_no_request_is_refused_and_the_next_is_answered(
@@ -98,12 +183,12 @@ async def test_a_client_that_says_nothing_is_let_go(
 
 
 async def test_a_port_that_is_taken_is_named(world: World) -> None:
-    with pytest.raises(errors.UnavailableError, match=str(world.port)):
-        await serving.serve(world.port, metrics=lambda: b"", healthy=lambda: "")
+    with pytest.raises(errors.UnavailableError, match=str(world.health_port)):
+        await serving.health(world.health_port, lambda: "")
 
 
 async def test_port_zero_serves_nothing_and_waits() -> None:
-    task = asyncio.create_task(serving.serve(0, metrics=lambda: b"", healthy=lambda: ""))
+    task = asyncio.create_task(serving.health(0, lambda: ""))
     await asyncio.sleep(0)
     assert not task.done()
     task.cancel()
