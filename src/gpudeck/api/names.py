@@ -96,6 +96,12 @@ def share_device_name(address: PciAddress, *, mps: bool = False) -> str:
     return f"{_SHARE}-{address.dashed}{_MPS if mps else ''}"
 
 
+def taint_rule_name(node: str, device: str) -> str:
+    """Return the name of the DeviceTaintRule that cordons one device of a node."""
+    suffix = f"-{device}"
+    return _fit(f"cordon-{node}", OBJECT_NAME_LENGTH - len(suffix)) + suffix
+
+
 def parse_device(device: str) -> DeviceName | None:
     """Return what a DRA device name of ours says, None if it is not one."""
     found = _DEVICE.match(device)

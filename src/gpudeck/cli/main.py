@@ -19,6 +19,8 @@ from gpudeck.errors import GpudeckError, InvalidError
 _COMMANDS = {
     "get": ("gpudeck.cli.get", "Show nodes, cards, classes and who holds what."),
     "explain": ("gpudeck.cli.explain", "Say why a pod waits for a card, or which it holds."),
+    "cordon": ("gpudeck.cli.cordon", "Keep new pods off a card, or end those that hold it."),
+    "uncordon": ("gpudeck.cli.cordon", "Let pods have a card again."),
     "lab": ("gpudeck.cli.lab", "Run a real Kubernetes with simulated GPUs on this machine."),
 }
 _PROCESSES = {
