@@ -126,37 +126,45 @@ class LibraryProcess:
 
     async def open(self, *, deadline_seconds: float) -> contract.DriverState:
         """`Library.open`. Raises HungError, EndedError or what the library raised."""
-        reply = await self._call("open", "", deadline_seconds)
+        reply = await self._call(worker.Call(id=0, method="open"), deadline_seconds)
         if reply.state is None:
             raise EndedError("the library process gave no answer to open")
         return reply.state
 
     async def read(self, address: str, *, deadline_seconds: float) -> contract.CardReading:
         """`Library.read`. Raises HungError, EndedError or what the library raised."""
-        reply = await self._call("read", address, deadline_seconds)
+        call = worker.Call(id=0, method="read", argument=address)
+        reply = await self._call(call, deadline_seconds)
         if reply.reading is None:
             raise EndedError(f"the library process gave no answer to read {address}")
         return reply.reading
+
+    async def act(
+        self, address: str, action: contract.Action, *, deadline_seconds: float
+    ) -> contract.Partition | None:
+        """`Library.act`. Raises HungError, EndedError or what the library raised."""
+        call = worker.Call(id=0, method="act", argument=address, action=action)
+        return (await self._call(call, deadline_seconds)).partition
 
     async def kill(self) -> bool:
         """End the process by SIGKILL; False if it has not ended some seconds later."""
         self._hang_up()
         return await self._child.kill()
 
-    async def _call(self, method: str, argument: str, deadline_seconds: float) -> worker.Reply:
+    async def _call(self, call: worker.Call, deadline_seconds: float) -> worker.Reply:
         if self.ended or self._connection.fileno() < 0:
             raise EndedError("the library process has ended")
         self._calls += 1
         future: asyncio.Future[worker.Reply] = self._loop.create_future()
         self._waiting = (self._calls, future)
-        call = worker.Call(id=self._calls, method=method, argument=argument)
+        numbered = msgspec.structs.replace(call, id=self._calls)
         try:
-            self._connection.send(_encode(call))
+            self._connection.send(_encode(numbered))
             async with asyncio.timeout(deadline_seconds):
                 reply = await future
         except TimeoutError as error:
             raise HungError(
-                f"{self.entered or method} has not returned for {deadline_seconds:g} s"
+                f"{self.entered or call.method} has not returned for {deadline_seconds:g} s"
             ) from error
         except OSError as error:
             raise EndedError(f"the library process has ended: {error}") from error

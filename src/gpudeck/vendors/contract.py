@@ -98,10 +98,13 @@ class Partition(Value, frozen=True):
 
     profile: str
     uuid: str
+    """Empty for one that is half made, and so of no use to anybody."""
     start: int
     size: int
     profile_id: int | None = None
     """None where the driver does not tell it for an instance that exists."""
+    driver_id: str = ""
+    """The driver's own number for it, which the maker's serving side finds its device nodes by."""
 
 
 class PartitioningMode(enum.StrEnum):
@@ -324,11 +327,13 @@ class Library(Protocol):
         """
 
     def act(self, address: str, action: Action) -> Partition | None:
-        """Change one card. Deadline 9 s, ordinarily well below one; MakePartition gives what it made.
+        """Change one card. Deadline 9 s, ordinarily well below one.
 
+        MakePartition gives what it made, every other action None.
         May be repeated: an action whose outcome stands already succeeds and changes nothing. One
         that fails has undone what it began (a GPU instance whose compute instance could not be
-        made is removed again). Raises BusyError where somebody uses what must not be used (retry),
+        made is removed again). Removing from a card that is lost succeeds: its partitions went with
+        it. Raises BusyError where somebody uses what must not be used (retry),
         ConflictError where another partition lies in the way, UnsupportedError where the card
         cannot do it (a mode change that needs a reset included), else as `read`.
         """
@@ -355,7 +360,7 @@ class Vendor(Protocol):
         """List the maker's cards on the PCI bus, by address. One bad device never hides another."""
 
     def inject(self, uses: Sequence[Use], *, driver_version: str, hook_path: str) -> Injection:
-        """Say what containers need to use cards and parts of them. Changes nothing; may be repeated.
+        """Say what containers need to use cards and parts of them. Changes nothing, is repeatable.
 
         `hook_path` is where the container runtime finds nvidia-cdi-hook, empty for nowhere.
         Raises UnavailableError (retry) where a device node or the driver's files are missing,

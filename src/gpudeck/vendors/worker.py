@@ -51,11 +51,12 @@ class Order(contract.Value, frozen=True):
 
 
 class Call(contract.Value, frozen=True):
-    """`method` is open or read; `argument` the card's address."""
+    """`method` is open, read or act; `argument` the card's address."""
 
     id: int
     method: str
     argument: str = ""
+    action: contract.Action | None = None
 
 
 class Failure(contract.Value, frozen=True):
@@ -72,6 +73,7 @@ class Reply(contract.Value, frozen=True):
     id: int = 0
     state: contract.DriverState | None = None
     reading: contract.CardReading | None = None
+    partition: contract.Partition | None = None
     failure: Failure | None = None
     events: tuple[contract.CardEvent, ...] = ()
 
@@ -115,6 +117,9 @@ def _answer(library: contract.Library, call: Call) -> Reply:
     try:
         if call.method == "open":
             return Reply(id=call.id, state=library.open())
+        if call.action is not None:
+            made = library.act(call.argument, call.action)
+            return Reply(id=call.id, partition=made)
         return Reply(id=call.id, reading=library.read(call.argument))
     except errors.GpudeckError as error:
         kind = next(

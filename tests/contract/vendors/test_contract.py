@@ -146,14 +146,15 @@ async def test_edits_are_the_same_each_time_and_each_card_has_its_own(
 ) -> None:
     version = (await library.open()).version
     cards = [await library.read(address) for address in addresses(vendor)]
-    first = vendor.inject(cards, driver_version=version, hook_path="/opt/hook")
-    assert first == vendor.inject(cards, driver_version=version, hook_path="/opt/hook")
-    assert len(first.cards) == len(cards)
-    nodes = [{node.path for node in edits.device_nodes} for edits in first.cards]
+    uses = [contract.Use(card=card) for card in cards]
+    first = vendor.inject(uses, driver_version=version, hook_path="/opt/hook")
+    assert first == vendor.inject(uses, driver_version=version, hook_path="/opt/hook")
+    assert len(first.uses) == len(cards)
+    nodes = [{node.path for node in use.edits.device_nodes} for use in first.uses]
     assert all(nodes)
     assert not nodes[0] & nodes[1]
-    alone = vendor.inject(cards[1:], driver_version=version, hook_path="/opt/hook")
-    assert alone.cards == first.cards[1:]
+    alone = vendor.inject(uses[1:], driver_version=version, hook_path="/opt/hook")
+    assert alone.uses == first.uses[1:]
     assert alone.shared == first.shared
 
 
@@ -162,8 +163,10 @@ async def test_without_a_hook_program_there_are_no_hooks(
 ) -> None:
     version = (await library.open()).version
     cards = [await library.read(address) for address in addresses(vendor)]
-    given = vendor.inject(cards, driver_version=version, hook_path="")
-    assert [edits.hooks for edits in (given.shared, *given.cards)] == [()] * (1 + len(cards))
+    uses = [contract.Use(card=card) for card in cards]
+    given = vendor.inject(uses, driver_version=version, hook_path="")
+    every = [given.shared, *(use.edits for use in given.uses)]
+    assert [edits.hooks for edits in every] == [()] * (1 + len(cards))
 
 
 async def test_a_partitioned_card_cannot_be_given_whole(
@@ -173,6 +176,6 @@ async def test_a_partitioned_card_cannot_be_given_whole(
     card = await library.read(addresses(vendor)[0])
     partitioned = msgspec.structs.replace(card, mode=contract.PartitioningMode.ENABLED)
     with pytest.raises(errors.UnsupportedError) as caught:
-        vendor.inject([partitioned], driver_version=version, hook_path="")
+        vendor.inject([contract.Use(card=partitioned)], driver_version=version, hook_path="")
     assert caught.value.reason == "CardPartitioned"
     assert card.address in caught.value.message

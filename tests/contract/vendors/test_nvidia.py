@@ -210,8 +210,10 @@ async def test_a_container_gets_nodes_files_links_and_cache(nvidia: benches.Nvid
     version = nvidia.machine.driver.version
     os.chown(nvidia.tree / "dev/dri/renderD128", 0, 105)
     card = (await read_all(nvidia))[0]
-    given = nvidia_vendor(nvidia).inject([card], driver_version=version, hook_path="/opt/hook")
-    shared, own = given.shared, given.cards[0]
+    given = nvidia_vendor(nvidia).inject(
+        [contract.Use(card=card)], driver_version=version, hook_path="/opt/hook"
+    )
+    shared, own = given.shared, given.uses[0].edits
     assert shared.env == ("NVIDIA_VISIBLE_DEVICES=void",)
     nodes = {node.path: node for node in (*shared.device_nodes, *own.device_nodes)}
     assert nodes["/dev/nvidia0"].host_path == "/mnt/host/dev/nvidia0"
@@ -274,7 +276,9 @@ async def test_what_is_missing_on_the_node_is_named(
     path = missing.replace("VERSION", version).replace("LIBRARIES", nvidia.libraries)
     (nvidia.tree / path).unlink()
     with pytest.raises(errors.UnavailableError) as caught:
-        nvidia_vendor(nvidia).inject([card], driver_version=version, hook_path="")
+        nvidia_vendor(nvidia).inject(
+            [contract.Use(card=card)], driver_version=version, hook_path=""
+        )
     assert caught.value.reason == reason
     assert path.rpartition("/")[2] in caught.value.message
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA: NVML behind the contract.
 
-library    `contract.Library`: what runs in the library process
+session    `contract.Library`: what runs in the library process
 nvml       loads libnvidia-ml.so.1 from the node and translates its return codes
 inventory  one card → what it is
+mig        what MIG offers on a card and what of it exists
+instances  makes and removes MIG instances
 checks     one card → what is wrong with it now
 xids       numbers the driver raises → the card's fault or the application's
 driver     `contract.Vendor`: the PCI bus, and what containers need
+capabilities  the device nodes of one MIG partition
 files      which files of the node belong to the driver
 """
 

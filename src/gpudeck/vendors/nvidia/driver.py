@@ -18,7 +18,7 @@ from gpudeck import errors, logs
 from gpudeck.host import pci
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import files
+from gpudeck.vendors.nvidia import capabilities, files
 
 log = logs.get(__name__)
 
@@ -68,19 +68,19 @@ class NvidiaVendor:
         self, uses: Sequence[contract.Use], *, driver_version: str, hook_path: str
     ) -> contract.Injection:
         """`Vendor.inject`."""
-        for card in (use.card for use in uses):
-            if card.mode is contract.PartitioningMode.ENABLED:
+        for use in uses:
+            # Who only looks on may see the card; CUDA has no device of it there.
+            is_whole = use.partition is None and not use.admin_access
+            if is_whole and use.card.mode is contract.PartitioningMode.ENABLED:
                 raise errors.UnsupportedError(
-                    f"{card.address}: MIG is enabled, the card cannot be used whole; "
+                    f"{use.card.address}: MIG is enabled, the card cannot be used whole; "
                     "disable MIG or ask for a partition.",
                     reason="CardPartitioned",
                 )
         look = self._root.look()
         return contract.Injection(
             shared=self._shared(look, driver_version, hook_path),
-            uses=tuple(
-                contract.UseEdits(edits=self._card(look, use.card, hook_path)) for use in uses
-            ),
+            uses=tuple(contract.UseEdits(edits=self._use(look, use, hook_path)) for use in uses),
         )
 
     def _shared(self, look: host.Root, version: str, hook_path: str) -> contract.Edits:
@@ -117,12 +117,20 @@ class NvidiaVendor:
             hooks=tuple(hooks),
         )
 
-    def _card(self, look: host.Root, card: contract.CardReading, hook_path: str) -> contract.Edits:
+    def _use(self, look: host.Root, use: contract.Use, hook_path: str) -> contract.Edits:
+        card = use.card
         if card.minor is None:
             raise errors.UnavailableError(
                 f"{card.address}: the driver does not tell the number of its device node.",
                 reason="DeviceNodeMissing",
             )
+        if use.partition is None:
+            return self._card(look, card, hook_path)
+        # Without the card's nodes for graphics: they lead past the partition.
+        gates = capabilities.nodes(look, card, use.partition)
+        return contract.Edits(device_nodes=(self._node(look, f"/dev/nvidia{card.minor}"), *gates))
+
+    def _card(self, look: host.Root, card: contract.CardReading, hook_path: str) -> contract.Edits:
         nodes = [f"/dev/nvidia{card.minor}"]
         links = []
         for kind in ("card", "render"):

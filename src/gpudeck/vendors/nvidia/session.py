@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`contract.Library` on NVML: runs in a library process, see `vendors.worker`.
 
-`read` belongs to the first thread and `wait` to the second; they share the event set
+`read` and `act` belong to the first thread and `wait` to the second; they share the event set
 and the table of handles, both replaced whole. NVML itself is thread-safe.
 """
 
@@ -19,12 +19,13 @@ import pynvml
 from gpudeck import errors, logs
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import checks, inventory, xids
+from gpudeck.vendors.nvidia import checks, instances, inventory, xids
 from gpudeck.vendors.nvidia.nvml import Nvml, QueryError
 
 log = logs.get(__name__)
 
 _DOUBLE_BIT, _OFF_THE_BUS, _RECOVERY_CHANGED = 48, 79, 154
+_GONE = frozenset({"GpuLost", "ResetRequired", "CardNotInDriver"})
 _WANTED_EVENTS = (
     pynvml.nvmlEventTypeXidCriticalError
     | pynvml.nvmlEventTypeDoubleBitEccError
@@ -73,6 +74,35 @@ class NvmlLibrary:
         if fault is None:
             return reading
         return msgspec.structs.replace(reading, faults=(*reading.faults, fault))
+
+    def act(self, address: str, action: contract.Action) -> contract.Partition | None:
+        """`Library.act`."""
+        try:
+            handle = self._inventory.handle(address)
+            card = self._inventory.read(address, handle)
+            return self._act(handle, card, action)
+        except QueryError as error:
+            if error.reason in _GONE and isinstance(action, contract.RemovePartition):
+                return None  # A card that has to start anew has no partitions then.
+            raise _card_error(address, error) from error
+
+    def _act(
+        self, handle: Any, card: contract.CardReading, action: contract.Action
+    ) -> contract.Partition | None:
+        partitioning = instances.Instances(self._nvml, handle, card)
+        match action:
+            case contract.MakePartition():
+                return partitioning.make(action)
+            case contract.RemovePartition():
+                partitioning.remove(action)
+            case contract.SetPartitioning():
+                partitioning.set_mode(action.enabled)
+            case _:
+                raise errors.UnsupportedError(
+                    f"{card.address}: {type(action).__name__} is not offered for this card.",
+                    reason="ActionUnsupported",
+                )
+        return None
 
     def wait(self, seconds: float) -> Sequence[contract.CardEvent]:
         """`Library.wait`. Not through `Nvml.call`: what is noted there is the other thread's."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cards that a file describes: the contract in pure Python, for tests of everything above it.
 
-    machine    the file, and how a test changes it
-    cards      `contract.Vendor` and `contract.Library` over the file
+    machine       the file, and how a test changes it
+    partitioning  what an action does to a card
+    cards         `contract.Vendor` and `contract.Library` over the file
 
 The file is `simulated.json` below the host root, and is read anew at every call, so that
 serving process, library process and test see the same cards.

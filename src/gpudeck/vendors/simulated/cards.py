@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpudeck import errors
 from gpudeck.vendors import contract
-from gpudeck.vendors.simulated import machine
+from gpudeck.vendors.simulated import machine, partitioning
 
 _LOOK_SECONDS = 0.01
 _MAJOR = 195
@@ -34,16 +34,17 @@ class SimulatedVendor:
         self, uses: Sequence[contract.Use], *, driver_version: str, hook_path: str
     ) -> contract.Injection:
         """`Vendor.inject`."""
-        for card in (use.card for use in uses):
-            if card.mode is contract.PartitioningMode.ENABLED:
-                text = f"{card.address} is partitioned and cannot be used whole."
+        for use in uses:
+            is_whole = use.partition is None and not use.admin_access
+            if is_whole and use.card.mode is contract.PartitioningMode.ENABLED:
+                text = f"{use.card.address} is partitioned and cannot be used whole."
                 raise errors.UnsupportedError(text, reason="CardPartitioned")
         hooks: tuple[contract.Hook, ...] = ()
         if hook_path:
             hooks = (contract.Hook(name="createContainer", path=hook_path, args=("hook",)),)
         return contract.Injection(
             shared=contract.Edits(env=(f"SIMULATED_DRIVER={driver_version}",), hooks=hooks),
-            uses=tuple(contract.UseEdits(edits=_edits(use.card)) for use in uses),
+            uses=tuple(contract.UseEdits(edits=_edits(use)) for use in uses),
         )
 
 
@@ -71,14 +72,26 @@ class SimulatedLibrary:
     def read(self, address: str) -> contract.CardReading:
         """`Library.read`."""
         self._progress("simulatedRead")
-        while (card := self._card(address)).hangs:
-            time.sleep(_LOOK_SECONDS)
-        if card.crashes:
-            os._exit(1)
-        if card.error is not None:
-            raise errors.UnavailableError(card.error.message, reason=card.error.reason)
+        card = self._answering(address)
         self._read |= {address}
         return card.reading
+
+    def act(self, address: str, action: contract.Action) -> contract.Partition | None:
+        """`Library.act`."""
+        self._progress("simulatedAct")
+        try:
+            self._answering(address)
+        except errors.GpudeckError as error:
+            is_gone = error.reason in ("GpuLost", "CardNotInDriver")
+            if is_gone and isinstance(action, contract.RemovePartition):
+                return None
+            raise
+        with self._bench.locked():
+            cards = self._bench.read().cards
+            index = [card.site.address for card in cards].index(address)
+            card, made = partitioning.act(cards[index], action)
+            self._bench.put_card(index, card)
+        return made
 
     def wait(self, seconds: float) -> Sequence[contract.CardEvent]:
         """`Library.wait`."""
@@ -92,6 +105,16 @@ class SimulatedLibrary:
             time.sleep(_LOOK_SECONDS)
         return ()
 
+    def _answering(self, address: str) -> machine.Card:
+        """The card, if it is not made to fail."""
+        while (card := self._card(address)).hangs:
+            time.sleep(_LOOK_SECONDS)
+        if card.crashes:
+            os._exit(1)
+        if card.error is not None:
+            raise errors.UnavailableError(card.error.message, reason=card.error.reason)
+        return card
+
     def _card(self, address: str) -> machine.Card:
         for card in self._bench.read().cards:
             if card.site.address == address:
@@ -99,10 +122,14 @@ class SimulatedLibrary:
         raise errors.NotFoundError(f"{address} is not in the driver.", reason="CardNotInDriver")
 
 
-def _edits(card: contract.CardReading) -> contract.Edits:
-    node = f"/dev/simulated{card.minor}"
-    return contract.Edits(
-        device_nodes=(
-            contract.DeviceNode(path=node, host_path=node, major=_MAJOR, minor=card.minor or 0),
-        )
-    )
+def _edits(use: contract.Use) -> contract.Edits:
+    number = use.card.minor or 0
+    nodes = [_node(f"/dev/simulated{number}", number)]
+    if use.partition is not None:
+        part = f"/dev/simulated{number}p{use.partition.start}"
+        nodes.append(_node(part, 100 + 10 * number + use.partition.start))
+    return contract.Edits(device_nodes=tuple(nodes))
+
+
+def _node(path: str, minor: int) -> contract.DeviceNode:
+    return contract.DeviceNode(path=path, host_path=path, major=_MAJOR, minor=minor)

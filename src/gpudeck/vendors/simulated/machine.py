@@ -7,7 +7,10 @@ the state after.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,10 @@ class Card(contract.Value, frozen=True):
     """A reading does not return while this is set."""
     crashes: bool = False
     """A reading ends the process."""
+    used: bool = False
+    """A process works on it: nothing of it can be removed and its mode cannot change."""
+    making_fails: bool = False
+    """A partition that is made comes to nothing."""
 
 
 class Event(contract.Value, frozen=True):
@@ -45,6 +52,49 @@ class Machine(contract.Value, frozen=True):
     events: tuple[Event, ...] = ()
     opening_hangs: bool = False
     opening_crashes: bool = False
+
+
+PROFILES = (
+    contract.PartitionProfile(
+        name="2g.4gb",
+        profile_id=14,
+        memory_mib=4096,
+        max_instances=2,
+        slices=2,
+        multiprocessors=28,
+        placements=(contract.Placement(start=0, size=2), contract.Placement(start=2, size=2)),
+        copy_engines=2,
+        decoders=2,
+    ),
+    contract.PartitionProfile(
+        name="1g.2gb",
+        profile_id=19,
+        memory_mib=2048,
+        max_instances=4,
+        slices=1,
+        multiprocessors=14,
+        placements=tuple(contract.Placement(start=start, size=1) for start in range(4)),
+        copy_engines=1,
+        decoders=1,
+    ),
+)
+"""Profiles of the cards that can be partitioned: four slices of 2 GiB."""
+
+
+def partitionable(count: int, *, dynamic: bool = True) -> Machine:
+    """A host with `count` equal cards that can be partitioned; the mode is off."""
+    machine = make(count)
+    cards = []
+    for card in machine.cards:
+        reading = msgspec.structs.replace(
+            card.reading,
+            total_slices=4,
+            profiles=PROFILES,
+            mode=contract.PartitioningMode.DISABLED,
+            dynamic=dynamic,
+        )
+        cards.append(msgspec.structs.replace(card, reading=reading))
+    return msgspec.structs.replace(machine, cards=tuple(cards))
 
 
 def make(count: int) -> Machine:
@@ -96,28 +146,43 @@ class Bench:
         except FileNotFoundError as error:
             raise errors.NotFoundError(f"{self.path} does not exist") from error
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else changes the host inside the block; not to be entered twice."""
+        with self.path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
     def change(self, **changes: Any) -> None:
         """Change the host, e.g. `driver=…`."""
-        self.write(msgspec.structs.replace(self.read(), **changes))
+        with self.locked():
+            self.write(msgspec.structs.replace(self.read(), **changes))
 
     def change_card(self, index: int, **changes: Any) -> None:
         """Change a card, e.g. `hangs=True`."""
-        machine = self.read()
-        cards = list(machine.cards)
-        cards[index] = msgspec.structs.replace(cards[index], **changes)
-        self.write(msgspec.structs.replace(machine, cards=tuple(cards)))
+        with self.locked():
+            self.put_card(index, msgspec.structs.replace(self.read().cards[index], **changes))
 
     def change_reading(self, index: int, **changes: Any) -> None:
         """Change what a card tells, e.g. `faults=(…,)`."""
-        reading = self.read().cards[index].reading
-        self.change_card(index, reading=msgspec.structs.replace(reading, **changes))
+        with self.locked():
+            card = self.read().cards[index]
+            reading = msgspec.structs.replace(card.reading, **changes)
+            self.put_card(index, msgspec.structs.replace(card, reading=reading))
+
+    def put_card(self, index: int, card: Card) -> None:
+        """Replace a card; inside `locked`."""
+        machine = self.read()
+        cards = (*machine.cards[:index], card, *machine.cards[index + 1 :])
+        self.write(msgspec.structs.replace(machine, cards=cards))
 
     def raise_event(self, index: int, xid: int, fault: contract.Fault | None) -> None:
         """Let the driver raise something about a card."""
-        machine = self.read()
-        address = machine.cards[index].site.address
-        event = Event(
-            number=len(machine.events) + 1,
-            event=contract.CardEvent(address=address, xid=xid, fault=fault),
-        )
-        self.write(msgspec.structs.replace(machine, events=(*machine.events, event)))
+        with self.locked():
+            machine = self.read()
+            address = machine.cards[index].site.address
+            event = Event(
+                number=len(machine.events) + 1,
+                event=contract.CardEvent(address=address, xid=xid, fault=fault),
+            )
+            self.write(msgspec.structs.replace(machine, events=(*machine.events, event)))
