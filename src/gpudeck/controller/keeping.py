@@ -98,7 +98,7 @@ def claim(found: ResourceClaim) -> ResourceClaim | None:
     if status is None or not results:
         return None
     pods = [
-        Consumer(resource="pods", name=each.name)
+        Consumer(resource="pods", name=each.name, uid=each.uid)
         for each in status.reserved_for or ()
         if each.resource == "pods" and not each.api_group
     ]

@@ -19,7 +19,7 @@ from gpudeck.api.resource import DeviceClass, ResourceClaim
 from gpudeck.api.resources import DEVICE_CLASS, GPU_CLASS, PHYSICAL_GPU, RESOURCE_CLAIM
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
-from gpudeck.controller import events, keeping, metrics
+from gpudeck.controller import disruption, events, keeping, metrics
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
 from gpudeck.controller.gpuclass import tally
 from gpudeck.controller.physicalgpu import holdings
@@ -77,6 +77,8 @@ class Controller:
         self._class_reconciler = class_reconciler.Reconciler(
             client, self._classes, self._device_classes, self._cards, report
         )
+        self._disruption = disruption.Disruption(client, self._recorder, self._claims, self._held)
+        self._pods_queue = Queue("disruption")
         self._elector = Elector(
             client,
             name="gpu-controller",
@@ -126,6 +128,8 @@ class Controller:
             )
             group.create_task(work, name="physicalgpu")
             group.create_task(self._class_queue.work(self._reconcile_class), name="gpuclass")
+            told = self._pods_queue.work(self._disruption.reconcile)
+            group.create_task(told, name="disruption")
 
     async def _reconcile_class(self, name: str) -> None:
         if name == _ALL:
@@ -141,12 +145,16 @@ class Controller:
 
     def _gpu_changed(self, change: Change[PhysicalGPU]) -> None:
         self._gpu_queue.add(change.key)
+        if self._disruption.follow(change.key, change.new):
+            self._pods_queue.add(change.key)
         if self._cards.change(change.old, change.new):
             self._class_queue.add(_ALL, self._settings.count_seconds)
 
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
         for gpu in self._held.change(change.old, change.new):
             self._gpu_queue.add(gpu)
+            if self._disruption.has_news(gpu):
+                self._pods_queue.add(gpu)
 
     def _class_changed(self, change: Change[GPUClass]) -> None:
         old, new = change.old, change.new
@@ -174,6 +182,7 @@ class Controller:
         metrics.leading.set(self._elector.is_leader)
         metrics.waiting.labels("physicalgpu").set(len(self._gpu_queue))
         metrics.waiting.labels("gpuclass").set(len(self._class_queue))
+        metrics.waiting.labels("disruption").set(len(self._pods_queue))
         for phase, count in self._cards.phases.items():
             if phase:
                 metrics.cards.labels(phase).set(count)

@@ -10,7 +10,9 @@ for people, conditions are for programs. Core v1 Events, as kubectl reads them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
+import hashlib
 import socket
 import uuid
 from typing import Any
@@ -91,6 +93,27 @@ class Recorder:
             del self._known[next(iter(self._known))]
         self._wake.set()
 
+    async def record_once(
+        self,
+        regarding: ObjectReference,
+        *,
+        key: str,
+        reason: str,
+        message: str,
+        warning: bool = False,
+    ) -> None:
+        """Write an event now, unless one of this object and `key` was written within its life.
+
+        Also not by another process: the name is made of both. Raises what the API server
+        answers; an equal name is success.
+        """
+        digest = hashlib.sha256(f"{regarding.uid} {key}".encode()).hexdigest()[:16]
+        occurrence = Occurrence(regarding, reason, _cut(message), warning)
+        now = timestamp()
+        series = _Series(occurrence, now, now, name=_name(regarding, digest))
+        with contextlib.suppress(errors.AlreadyExistsError):
+            await self._client.create(EVENT, self._body(series, 1), Meta)
+
     async def run(self) -> None:
         """Write what is recorded, for ever."""
         pace = pacing.Backoff()
@@ -144,10 +167,15 @@ class Recorder:
         await self._client.merge_patch(EVENT, series.name, patch, Meta, namespace=namespace)
 
     async def _create(self, series: _Series, count: int) -> None:
+        name = _name(series.occurrence.regarding, uuid.uuid4().hex[:16])
+        body = self._body(msgspec.structs.replace(series, name=name), count)
+        await self._client.create(EVENT, body, Meta)
+        series.name = name
+
+    def _body(self, series: _Series, count: int) -> dict[str, Any]:
         about = series.occurrence
-        name = f"{about.regarding.name or 'unknown'}.{uuid.uuid4().hex[:16]}"
-        body = {
-            "metadata": {"name": name, "namespace": _namespace(about)},
+        return {
+            "metadata": {"name": series.name, "namespace": _namespace(about)},
             "involvedObject": about.regarding,
             "reason": about.reason,
             "message": about.message,
@@ -159,13 +187,16 @@ class Recorder:
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
         }
-        await self._client.create(EVENT, body, Meta)
-        series.name = name
 
 
 def timestamp() -> str:
     """Return the present as a `metav1.Time`: RFC 3339, UTC, whole seconds."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _name(regarding: ObjectReference, suffix: str) -> str:
+    # An Event's name may have 253 characters, as the name of what it is about.
+    return f"{(regarding.name or 'unknown')[:236].rstrip('-.')}.{suffix}"
 
 
 def _namespace(occurrence: Occurrence) -> str:
