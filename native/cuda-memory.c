@@ -71,9 +71,11 @@ static CUresult charge(unsigned device, uint64_t bytes)
     memory_of(target, &total, &used);
     if (sim_lock() != SIM_OK)
         return CUDA_UNKNOWN;
+    sim_client_groups(client);
+    uint64_t left = target->gi == SIM_ANY ? sim_limit_left(target->card) : SIM_UNLIMITED;
     used = sim_used_bytes(target->card, target->gi);
     CUresult result = CUDA_OUT_OF_MEMORY;
-    if (bytes <= total && used <= total - bytes) {
+    if (bytes <= total && used <= total - bytes && bytes <= left) {
         __atomic_add_fetch(&use->bytes, bytes, __ATOMIC_RELAXED);
         if (use->bytes > use->peak_bytes)
             use->peak_bytes = use->bytes;
@@ -289,6 +291,10 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     memory_of(cuda_target((CUdevice)current->device), &total, &used);
     *total_bytes = total;
     *free_bytes = used < total ? total - used : 0;
+    const struct target *target = cuda_target((CUdevice)current->device);
+    uint64_t left = target->gi == SIM_ANY ? sim_limit_left(target->card) : SIM_UNLIMITED;
+    if (*free_bytes > left)
+        *free_bytes = left;
     return CUDA_SUCCESS;
 }
 

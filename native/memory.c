@@ -53,6 +53,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
     memory->reserved = amounts.reserved;
     memory->used = amounts.used;
     memory->free = amounts.total - amounts.reserved - amounts.used;
+    /* A process under a limit of its cgroup sees what it can really have. */
+    uint64_t left = view.gpu_instance == SIM_ANY ? sim_limit_left(view.card) : SIM_UNLIMITED;
+    if (memory->free > left)
+        memory->free = left;
     return NVML_SUCCESS;
 }
 

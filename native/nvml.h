@@ -263,6 +263,14 @@ typedef struct {
     nvmlGpmMetric_t metrics[477];
 } nvmlGpmMetricsGet_t;
 typedef struct { unsigned int version, isSupportedDevice; } nvmlGpmSupport_t;
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit;
+} nvmlSetMemoryLimits_v1_t;
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t;
 
 enum {
     NVML_EVENT_SBE = 0x1, NVML_EVENT_DBE = 0x2, NVML_EVENT_PSTATE = 0x4, NVML_EVENT_XID = 0x8,

@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 #define SIM_MAGIC UINT64_C(0x315445544b455047)
-#define SIM_VERSION 1u
+#define SIM_VERSION 2u
 #define SIM_CARDS 32
 #define SIM_LINKS 36
 #define SIM_PROFILES 18     /* NVML_GPU_INSTANCE_PROFILE_COUNT */
@@ -26,6 +26,8 @@
 #define SIM_COMPUTE 8       /* Compute instance ids 0..7, likewise. */
 #define SIM_CLIENTS 256
 #define SIM_EVENTS 256
+#define SIM_LIMITS 256
+#define SIM_GROUPS 64       /* cgroup folders that a process is in, with those above. */
 #define SIM_CLOCKS 4
 #define SIM_CPU_WORDS 16    /* 1024 CPUs */
 #define SIM_RULES 8
@@ -191,7 +193,18 @@ struct sim_client {
     uint64_t owner[2]; /* The owner's pid and its image's random bytes: recognises itself. */
     uint64_t since_ns;
     char name[128];
+    uint64_t groups[SIM_GROUPS]; /* Keys of its cgroup folders; 0 = not used. */
     struct sim_use uses[SIM_CARDS];
+};
+
+/* A limit of a card's memory for the processes in one cgroup folder and below. The key is made of
+ * the folder's device and inode, which are the same seen from every namespace and never come back;
+ * the path is as its setter saw it, to find out that the folder is gone. */
+struct sim_limit {
+    uint64_t group; /* Key of the folder; 0 = not used. Written last. */
+    uint64_t soft, hard;
+    uint32_t card, pad;
+    char path[512];
 };
 
 struct sim_event {
@@ -220,6 +233,7 @@ struct sim_host {
     uint8_t room[65536]; /* For what later versions add without moving the cards. */
     struct sim_card cards[SIM_CARDS];
     struct sim_client clients[SIM_CLIENTS];
+    struct sim_limit limits[SIM_LIMITS];
 };
 
 /* NVML codes that this layer answers; the same numbers as nvmlReturn_t. */
@@ -255,6 +269,17 @@ struct sim_client *sim_client_pretend(unsigned pid);
 void sim_client_clear(struct sim_client *client);
 uint64_t sim_used_bytes(unsigned card, uint32_t gpu_instance);
 unsigned sim_busy(unsigned card, uint32_t gpu_instance, uint32_t compute_instance);
+
+/* Memory limits by cgroup. sim_group gives the key of a cgroup folder, 0 when the path is none.
+ * sim_client_groups writes into the slot where this process is now. sim_limit_left gives what the
+ * limits of its cgroups leave this process of a card. Callers of sim_limit_set hold the lock. */
+#define SIM_UNLIMITED UINT64_MAX
+uint64_t sim_group(const char *path);
+void sim_client_groups(struct sim_client *client);
+const struct sim_limit *sim_limit_of(unsigned card, uint64_t group);
+bool sim_limit_set(unsigned card, const char *path, uint64_t soft, uint64_t hard);
+uint64_t sim_group_used(unsigned card, uint64_t group);
+uint64_t sim_limit_left(unsigned card);
 
 /* Events and waiting. */
 void sim_raise(unsigned card, uint64_t type, uint64_t data, uint32_t gi, uint32_t ci);
