@@ -28,7 +28,7 @@ async def run(settings: Settings) -> None:
     watched = supervisor.Supervisor(vendor, program, feed.publish, timing=timing)
     watching = asyncio.create_task(watched.run())
     try:
-        async with server.serving(server.Adapter(vendor, feed), settings.socket):
+        async with server.serving(server.Adapter(vendor, feed, watched.act), settings.socket):
             await watching  # It ends by an error alone, and the process with it.
     finally:
         watching.cancel()

@@ -2,8 +2,8 @@
 """Serves gpudeck.adapter.v1 on a unix socket.
 
 `Feed` holds the inventory of now; every stream follows it at its own pace and may skip
-inventories that were replaced meanwhile. Unary calls never wait for the maker's library:
-what they need was read before.
+inventories that were replaced meanwhile. Prepare and Unprepare wait for the maker's library
+only where a card has to be changed: all else they need was read before.
 """
 
 from __future__ import annotations
@@ -60,12 +60,17 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
     """The four methods; what each promises is written in adapter.proto."""
 
     def __init__(
-        self, vendor: contract.Vendor, feed: Feed, *, heartbeat_seconds: float = HEARTBEAT_SECONDS
+        self,
+        vendor: contract.Vendor,
+        feed: Feed,
+        act: preparing.Act,
+        *,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         self._vendor = vendor
         self._feed = feed
         self._heartbeat_seconds = heartbeat_seconds
-        self._shared = wire.Shared()
+        self._preparing = preparing.Preparing(vendor, self._inventory, act)
 
     async def Identify(  # noqa: N802 - methods are named by the protocol.
         self, request: pb.IdentifyRequest, context: Context
@@ -92,17 +97,22 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
     async def Prepare(  # noqa: N802
         self, request: pb.PrepareRequest, context: Context
     ) -> pb.PrepareResponse:
-        inventory = self._feed.inventory
-        if inventory is None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "The cards have not been read yet.")
-        return await asyncio.to_thread(
-            preparing.prepare, self._vendor, inventory, request, self._shared
-        )
+        await self._need_inventory(context)
+        return await self._preparing.prepare(request)
 
     async def Unprepare(  # noqa: N802
         self, request: pb.UnprepareRequest, context: Context
     ) -> pb.UnprepareResponse:
-        return preparing.unprepare(request)
+        if any(device.HasField("partition") for each in request.claims for device in each.devices):
+            await self._need_inventory(context)
+        return await self._preparing.unprepare(request)
+
+    async def _need_inventory(self, context: Context) -> None:
+        if self._feed.inventory is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "The cards have not been read yet.")
+
+    def _inventory(self) -> records.Inventory:
+        return self._feed.inventory or records.Inventory()
 
 
 @contextlib.asynccontextmanager

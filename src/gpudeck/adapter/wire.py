@@ -110,6 +110,16 @@ def _card(card: records.CardState) -> pb.Card:
         health=_health(card.health),
         pcie_root=card.site.pcie_root or "",
         numa_node=card.site.numa_node,
+        share_support=_share_support(reading.share_support),
+    )
+
+
+def _share_support(given: contract.ShareSupport) -> pb.ShareSupport:
+    return pb.ShareSupport(
+        time_slicing=given.time_slicing,
+        mps=given.mps,
+        memory_limits=given.memory_limits,
+        memory_limits_message=given.memory_limits_message,
     )
 
 
@@ -123,17 +133,25 @@ def _partition_support(reading: contract.CardReading) -> pb.PartitionSupport:
     return pb.PartitionSupport(
         supported=reading.total_slices > 0,
         total_slices=reading.total_slices,
-        profiles=[
-            pb.PartitionProfile(
-                name=profile.name,
-                profile_id=profile.profile_id,
-                memory_mib=profile.memory_mib,
-                max_instances=profile.max_instances,
-                slices=profile.slices,
-                multiprocessors=profile.multiprocessors,
-            )
-            for profile in reading.profiles
-        ],
+        profiles=[_profile(each) for each in reading.profiles],
+        dynamic=reading.dynamic,
+    )
+
+
+def _profile(given: contract.PartitionProfile) -> pb.PartitionProfile:
+    return pb.PartitionProfile(
+        name=given.name,
+        profile_id=given.profile_id,
+        memory_mib=given.memory_mib,
+        max_instances=given.max_instances,
+        slices=given.slices,
+        multiprocessors=given.multiprocessors,
+        placements=[pb.Placement(start=at.start, size=at.size) for at in given.placements],
+        copy_engines=given.copy_engines,
+        decoders=given.decoders,
+        encoders=given.encoders,
+        jpeg_engines=given.jpeg_engines,
+        ofa_engines=given.ofa_engines,
     )
 
 
@@ -141,7 +159,13 @@ def _partitioning(reading: contract.CardReading) -> pb.Partitioning:
     return pb.Partitioning(
         mode=_MODES[reading.mode],
         partitions=[
-            pb.Partition(profile=each.profile, uuid=each.uuid, start=each.start, size=each.size)
+            pb.Partition(
+                profile=each.profile,
+                uuid=each.uuid,
+                start=each.start,
+                size=each.size,
+                profile_id=each.profile_id,
+            )
             for each in reading.partitions
         ],
     )

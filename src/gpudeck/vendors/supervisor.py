@@ -7,6 +7,9 @@ killed, another goes on with the rest, and the card is tried again from time to 
 in a process of its own (`probing`). A process that even SIGKILL does not end is left
 behind and said so; its card is not tried again before it has gone, so at most one is
 left behind a card. Nothing here knows what a verdict depends on: that is `health`.
+
+Whoever wants a card changed calls `act`. Calls into the library take turns, so that
+none runs beside another; a change waits for the reading under way, not for a pass.
 """
 
 from __future__ import annotations
@@ -24,13 +27,14 @@ log = logs.get(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Seconds. `open` and `read` are deadlines of one call."""
+    """Seconds. `open`, `read` and `act` are deadlines of one call."""
 
     poll: float = 10.0
     shortest_pause: float = 1.0
     """Between two passes, however many events come."""
     open: float = 30.0
     read: float = 5.0
+    act: float = 9.0
     first_inventory: float = 8.0
     """At this age an inventory is published even if some cards have not answered."""
     events_silent: float = 30.0
@@ -66,6 +70,9 @@ class Supervisor:
         self._driver = records.NOT_OPENED
         self._published: records.Inventory | None = None
         self._process: calling.LibraryProcess | None = None
+        self._turn = asyncio.Lock()
+        """Held for each call into the library."""
+        self._acting: set[asyncio.Task[contract.Partition | None]] = set()
         self._wake = asyncio.Event()
         self._crashes = 0
         self._not_before = 0.0
@@ -88,9 +95,62 @@ class Supervisor:
             early.cancel()
             if self._look is not None:
                 self._look.cancel()
+            for task in self._acting:
+                task.cancel()
             await self._probing.close()
             if self._process is not None:
                 await self._process.kill()
+            await asyncio.gather(*self._acting, return_exceptions=True)
+
+    async def act(self, address: str, action: contract.Action) -> contract.Partition | None:
+        """`Library.act`, in the library process.
+
+        Afterwards, also after an error, the card is read anew and the inventory published before
+        the answer, so that whoever has the answer finds its outcome there. A caller that is
+        cancelled leaves the action to its end. Raises what the library raised, HungError and
+        EndedError as for a reading, UnavailableError for a card that cannot be asked now.
+        """
+        task = asyncio.create_task(self._act(address, action))
+        self._acting.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    def _forget(self, task: asyncio.Task[contract.Partition | None]) -> None:
+        self._acting.discard(task)
+        if not task.cancelled():
+            task.exception()  # Perhaps nobody waits for it any more: it is not "never retrieved".
+
+    async def _act(self, address: str, action: contract.Action) -> contract.Partition | None:
+        async with self._turn:
+            process = await self._process_for(address)
+            log.info("Changing card", card=address, action=type(action).__name__)
+            try:
+                return await process.act(address, action, deadline_seconds=self._timing.act)
+            except calling.HungError as error:
+                self._hung(process, address, error)
+                raise
+            except calling.EndedError as error:
+                self._ended(process, address, error)
+                raise
+            finally:
+                if self._process is process:
+                    await self._read(address)
+                if self._published is not None:  # Else the first pass is still to finish.
+                    self._publish()
+
+    async def _process_for(self, address: str) -> calling.LibraryProcess:
+        record = self._records.get(address)
+        if record is None or address in self._probing.aside or not record.site.served:
+            why = record.memory.health.message if record is not None else "It left the bus."
+            raise errors.UnavailableError(
+                f"{address}: the card cannot be changed now. {why}", reason="CardNotReady"
+            )
+        if not await self._ready() or self._process is None:
+            raise errors.UnavailableError(
+                f"{address}: the card cannot be changed now. {self._driver.message}",
+                reason="CardNotReady",
+            )
+        return self._process
 
     async def _rest(self) -> None:
         try:
@@ -100,16 +160,20 @@ class Supervisor:
             return
 
     async def _pass(self) -> None:
-        await self._look_at_bus()
-        if not await self._ready():
+        sites = await self._look_at_bus()
+        async with self._turn:
+            if sites is not None:
+                self._know(sites)
+            is_ready = await self._ready()
+        if not is_ready:
             self._note_silence()
             return
-        wanted = sorted(self._served() - self._probing.aside)
         answers = []
-        for address in wanted:
-            if not await self._ready():
-                break
-            answers.append(await self._read(address))
+        for address in sorted(self._served() - self._probing.aside):
+            async with self._turn:
+                if not await self._ready():
+                    break
+                answers.append(await self._read(address))
         if answers and not any(answers) and self._process is not None:
             # Perhaps it is not the cards but the driver: another process asks it anew.
             self._probing.leave(self._process, address=None)
@@ -122,7 +186,8 @@ class Supervisor:
     def _served(self) -> frozenset[str]:
         return frozenset(each for each, record in self._records.items() if record.site.served)
 
-    async def _look_at_bus(self) -> None:
+    async def _look_at_bus(self) -> Sequence[contract.Site] | None:
+        """The cards on the bus; None when they cannot be told now, and what is known holds."""
         if self._look is None:
             self._look = asyncio.create_task(asyncio.to_thread(self._vendor.sites))
         try:
@@ -131,12 +196,15 @@ class Supervisor:
         except TimeoutError:
             # A read of a dying device may block in the kernel; the next pass waits for the same.
             log.warning("The PCI bus does not answer, keeping what is known")
-            return
+            return None
         except errors.GpudeckError as error:
             self._look = None
             log.warning("Cannot look at the PCI bus, keeping what is known", why=error.message)
-            return
+            return None
         self._look = None
+        return sites
+
+    def _know(self, sites: Sequence[contract.Site]) -> None:
         now, known = _now(), self._records
         self._records = {
             site.address: known[site.address].at(site)
@@ -199,18 +267,9 @@ class Supervisor:
         try:
             reading = await process.read(address, deadline_seconds=self._timing.read)
         except calling.HungError as error:
-            self._process = None
-            self._probing.leave(process, address=address)
-            self._put_aside(address, records.hung(address, error))
+            self._hung(process, address, error)
         except calling.EndedError as error:
-            # The next card is read at once, in another process.
-            self._process = None
-            log.warning("Library process ended", pid=process.pid, card=address, why=error.message)
-            self._wake.set()
-            record = self._records[address]
-            self._records[address] = record.replace(crashes=record.crashes + 1)
-            if record.crashes + 1 >= _CRASHES_BEFORE_ASIDE:
-                self._put_aside(address, records.crashed(address, error))
+            self._ended(process, address, error)
         except errors.GpudeckError as error:
             fault = contract.Fault(reason=error.reason, message=error.message)
             self._records[address] = self._records[address].failed(fault, _now())
@@ -218,6 +277,25 @@ class Supervisor:
             self._records[address] = self._records[address].read(reading, _now())
             return True
         return False
+
+    def _hung(
+        self, process: calling.LibraryProcess, address: str, error: errors.GpudeckError
+    ) -> None:
+        self._process = None
+        self._probing.leave(process, address=address)
+        self._put_aside(address, records.hung(address, error))
+
+    def _ended(
+        self, process: calling.LibraryProcess, address: str, error: errors.GpudeckError
+    ) -> None:
+        """It ended in a call for that card; the next call is made in another process."""
+        self._process = None
+        log.warning("Library process ended", pid=process.pid, card=address, why=error.message)
+        self._wake.set()
+        record = self._records[address]
+        self._records[address] = record.replace(crashes=record.crashes + 1)
+        if record.crashes + 1 >= _CRASHES_BEFORE_ASIDE:
+            self._put_aside(address, records.crashed(address, error))
 
     def _put_aside(self, address: str, fault: contract.Fault) -> None:
         log.warning("Putting card aside", card=address, reason=fault.reason, why=fault.message)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from grpc import aio
 
+from gpudeck import errors
 from gpudeck.adapter import server
 from gpudeck.adapter.v1 import adapter_pb2 as pb
 from gpudeck.adapter.v1 import adapter_pb2_grpc
@@ -42,13 +43,18 @@ class Served:
         self.feed.publish(records.inventory(cards, self.host.driver))
 
 
+async def no_action(address: str, action: contract.Action) -> contract.Partition | None:
+    """A card that is as it is."""
+    raise errors.UnsupportedError(f"{address}: {action}", reason="ActionUnsupported")
+
+
 @contextlib.asynccontextmanager
 async def serving(tmp_path: Path, *, heartbeat: float = 5.0) -> AsyncIterator[Served]:
     host = machine.make(2)
     machine.Bench(tmp_path).write(host)
     vendor = registry.load("simulated").vendor(contract.VendorSettings(host_root=str(tmp_path)))
     feed = server.Feed()
-    adapter = server.Adapter(vendor, feed, heartbeat_seconds=heartbeat)
+    adapter = server.Adapter(vendor, feed, no_action, heartbeat_seconds=heartbeat)
     socket = tmp_path / "adapter.sock"
     async with (
         server.serving(adapter, socket),
