@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import names
@@ -33,11 +33,17 @@ _STATUSES = {
 class Health:
     """Serves any number of streams from one inventory."""
 
-    def __init__(self, adapter: adapters.Adapter, node_name: str) -> None:
+    def __init__(
+        self,
+        adapter: adapters.Adapter,
+        node_name: str,
+        published: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
         self._adapter = adapter
         self._pool = names.pool_name(node_name)
         self._changed = asyncio.Event()
         self._is_closed = False
+        self._published: Callable[[], Iterable[str]] = published
         adapter.subscribe(self._tell)
 
     async def stream(self) -> AsyncIterator[health_pb2.NodeWatchResourcesResponse]:
@@ -45,7 +51,8 @@ class Health:
         while not self._is_closed:
             changed = self._changed
             if self._adapter.is_connected and self._adapter.cards is not None:
-                yield report(self._adapter.cards, self._pool, int(time.time()))
+                names_ = {*self._adapter.cards, *self._published()}
+                yield report(self._adapter.cards, names_, self._pool, int(time.time()))
             try:
                 await asyncio.wait_for(changed.wait(), REPEAT_SECONDS)
             except TimeoutError:
@@ -62,9 +69,13 @@ class Health:
 
 
 def report(
-    cards: dict[str, adapter_pb2.Card], pool: str, now: int
+    cards: dict[str, adapter_pb2.Card], devices: Iterable[str], pool: str, now: int
 ) -> health_pb2.NodeWatchResourcesResponse:
-    """One message with all devices; `now` in seconds since 1970."""
+    """One message with the cards' `devices`; `now` in seconds since 1970.
+
+    A part of a card is as healthy as the card.
+    """
+    known = [(name, cards[key]) for name in sorted(devices) if (key := _card_of(name)) in cards]
     return health_pb2.NodeWatchResourcesResponse(
         devices=[
             health_pb2.DeviceHealth(
@@ -74,9 +85,15 @@ def report(
                 health_check_timeout_seconds=TIMEOUT_SECONDS,
                 message=_message(card.health),
             )
-            for name, card in sorted(cards.items())
+            for name, card in known
         ]
     )
+
+
+def _card_of(device: str) -> str:
+    """The device name of the whole card that a device is or is a part of."""
+    address = names.address_of_device(device)
+    return names.gpu_device_name(address) if address is not None else ""
 
 
 def _message(health: adapter_pb2.Health) -> str:

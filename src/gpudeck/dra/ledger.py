@@ -69,6 +69,7 @@ class Ledger:
         self._turn = asyncio.Lock()
         self._is_unsynced = False
         self._syncing: asyncio.Task[None] | None = None
+        self._listeners: list[Callable[[], None]] = []
 
     def glance(self) -> checkpoint.Content:
         """The content without the lock: good for guessing what a call will need."""
@@ -79,6 +80,16 @@ class Ledger:
         if content is None or self._is_stale(content):
             return checkpoint.Content()
         return content
+
+    def held_devices(self) -> frozenset[str]:
+        """The names of the devices of all claims that the checkpoint has now."""
+        return frozenset(
+            device.name for entry in self.glance().claims.values() for device in entry.devices
+        )
+
+    def subscribe(self, changed: Callable[[], None]) -> None:
+        """Call back, in any thread, after each write."""
+        self._listeners.append(changed)
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[checkpoint.Content]:
@@ -115,6 +126,8 @@ class Ledger:
     def _write(self, content: checkpoint.Content, *, durable: bool) -> None:
         self._store.write(content, durable=durable)
         metrics.prepared_claims.set(len(content.claims))
+        for changed in self._listeners:
+            changed()
 
     async def _sync(self) -> None:
         """Tell the disk what calls have written; those that write meanwhile make it go on."""

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from gpudeck import logs
-from gpudeck.api import labels
+from gpudeck.api import labels, quantities
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import (
     adapters,
@@ -22,6 +22,7 @@ from gpudeck.dra import (
     hooks,
     ledger,
     metrics,
+    offering,
     preparing,
     publishing,
     reporting,
@@ -36,6 +37,7 @@ from gpudeck.kubelet import registering
 log = logs.get(__name__)
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+EFFECTS = ("NoSchedule", "NoExecute")
 WAIT_SECONDS = 60.0
 """How often a plugin says that it waits for another one."""
 
@@ -53,7 +55,21 @@ class Plugin:
         folder = Folder(settings.cdi_root)
         boot_id = root.Root(settings.host_root).attribute(BOOT_ID)
         self.ledger = ledger.Ledger(settings.data_dir, folder, self.events, boot_id=boot_id)
-        self.publisher = publishing.Publisher(api, adapter, self.events, node)
+        self.publisher = publishing.Publisher(
+            api,
+            adapter,
+            self.events,
+            node,
+            held=self.ledger.held_devices,
+            policy=publishing.Policy(
+                shares=offering.SharePolicy(
+                    default_bytes=quantities.parse(settings.share_memory, "--share-memory")
+                ),
+                effect=settings.unhealthy_effect,
+            ),
+        )
+        self._loop = asyncio.get_running_loop()
+        self.ledger.subscribe(self._held_changed)
         self.reporter = reporting.Reporter(api, adapter, self.publisher, node)
         self.hook_path = ""
         self.preparer = preparing.Preparer(
@@ -64,7 +80,7 @@ class Plugin:
             node_name=node,
             hook_path=lambda: self.hook_path,
         )
-        self.health = health.Health(adapter, node)
+        self.health = health.Health(adapter, node, lambda: self.publisher.published or ())
         self.server = server.Server(self.preparer, self.health)
         self._endpoint = registering.Endpoint(
             labels.DRIVER, settings.data_dir, settings.registry_dir, settings.pod_uid
@@ -72,11 +88,16 @@ class Plugin:
         self._refused = "the kubelet has not registered the plugin yet"
         adapter.subscribe(lambda: metrics.adapter_connected.set(adapter.is_connected))
 
+    def _held_changed(self) -> None:
+        # The checkpoint is written in threads.
+        self._loop.call_soon_threadsafe(self.publisher.held_changed)
+
     async def run(self) -> None:
         """Serve until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.adapter.follow(), name="adapter")
             group.create_task(self.publisher.cache.run(), name="resourceslices")
+            group.create_task(self.publisher.classes.run(), name="gpuclasses")
             group.create_task(self.reporter.cache.run(), name="physicalgpus")
             group.create_task(self._write(), name="writing")
             group.create_task(self.recorder.run(), name="events")
@@ -153,6 +174,13 @@ async def run(settings: Settings) -> None:
             "--node-name: '' is not valid; allowed: the name of this process's Node",
             field="--node-name",
             allowed="the name of this process's Node",
+        )
+    if settings.unhealthy_effect not in EFFECTS:
+        allowed = " or ".join(EFFECTS)
+        raise InvalidError(
+            f"--unhealthy-effect: {settings.unhealthy_effect!r} is not valid; allowed: {allowed}",
+            field="--unhealthy-effect",
+            allowed=allowed,
         )
     try:
         async with opened(settings) as plugin:

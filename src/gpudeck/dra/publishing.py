@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep this node's ResourceSlices as `slices` says they should be.
+"""Keep this node's ResourceSlices as `offering` and `slices` say they should be.
 
-Woken by the adapter's inventory and by every change of our own slices: the kubelet
+Woken by the adapter's inventory, by GPUClasses that come, go or get Ready, by claims that
+are prepared and given back, and by every change of our own slices: the kubelet
 deletes them when it starts and when no plugin was connected for 30 s (1.37), and
 anybody may edit them. Before the first inventory nothing is written, so a restart
 leaves what is published alone. What the server kept is compared with what was sent.
@@ -9,14 +10,17 @@ leaves what is published alone. What the server kept is compared with what was s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import dataclasses
+from collections.abc import Callable
 
 import msgspec
 
 from gpudeck import logs
-from gpudeck.api import core, labels, resource, resources
+from gpudeck.api import attributes, conditions, core, labels, names, resource, resources
 from gpudeck.api.meta import ObjectMeta, OwnerReference
-from gpudeck.dra import adapters, events, metrics, slices
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.dra import adapters, events, metrics, offering, slices
 from gpudeck.errors import NotFoundError, TerminalError, UnavailableError
 from gpudeck.kube import client, queueing, watching
 from gpudeck.kube.caching import Cache
@@ -29,6 +33,20 @@ REJECTED_SECONDS = 30.0
 """After a rejection: what was wrong may be a policy or a right that somebody changes."""
 
 
+RELEASED_SECONDS = 10.0
+"""How long a partition that was given back still counts as ours: the inventory without it may
+come after the answer of Unprepare."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What this node decides about its offer."""
+
+    shares: offering.SharePolicy = offering.SharePolicy()
+    effect: str = offering.NO_SCHEDULE
+    """Of the taint of an unhealthy card."""
+
+
 class Publisher:
     """Publishes the adapter's cards as the pool of one node."""
 
@@ -38,6 +56,9 @@ class Publisher:
         adapter: adapters.Adapter,
         node_events: events.NodeEvents,
         node_name: str,
+        *,
+        held: Callable[[], frozenset[str]] = frozenset,
+        policy: Policy | None = None,
     ) -> None:
         self.published: dict[str, resource.Device] | None = None
         """The devices that the API server holds, by name; None until something is known."""
@@ -53,6 +74,12 @@ class Publisher:
         """What each slice was to become by our last write, with the version it then got."""
         self._generation = 0
         self._taints_kept = True
+        self._counters_kept = True
+        self._held = held
+        self._policy = policy or Policy()
+        self._parts: frozenset[str] = frozenset()
+        self._released: dict[str, float] = {}
+        """When a device was last seen held, in the loop's time."""
         self._listeners: list[Callable[[], None]] = []
         self.cache = Cache(
             api,
@@ -60,21 +87,36 @@ class Publisher:
             resource.ResourceSlice,
             field_selector=f"spec.driver={labels.DRIVER},spec.nodeName={node_name}",
         )
+        self.classes = Cache(api, resources.GPU_CLASS, GPUClass)
 
     def subscribe(self, published: Callable[[], None]) -> None:
         """Call back after each pass that left the pool as wanted, or was rejected."""
         self._listeners.append(published)
 
     async def run(self) -> None:
-        """Publish for ever; `cache.run` must run beside it."""
+        """Publish for ever; `cache.run` and `classes.run` must run beside it."""
         await self.cache.synced()
+        await self.classes.synced()
         self.cache.subscribe(self._changed)
-        self._adapter.subscribe(self._wake)
-        self._wake()
+        self.classes.subscribe(self._class_changed)
+        self._adapter.subscribe(self.wake)
+        self.wake()
         await self._queue.work(self._publish)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Look again: something that the offer depends on has changed."""
         self._queue.add(POOL)
+
+    def held_changed(self) -> None:
+        """Claims were prepared or given back: look again if parts of cards are concerned."""
+        parts = frozenset(name for name in self._held() if not _is_whole(name))
+        if parts != self._parts:
+            self._parts = parts
+            self.wake()
+
+    def _class_changed(self, change: watching.Change[GPUClass]) -> None:
+        if _choice(change.old) != _choice(change.new):
+            self.wake()
 
     def _changed(self, change: watching.Change[resource.ResourceSlice]) -> None:
         """Note what the watch saw, unless an answer to our own write was newer."""
@@ -85,7 +127,7 @@ class Publisher:
                 del self._existing[change.key]
         elif known is None or version_of(change.new.metadata) >= version_of(known.metadata):
             self._existing[change.key] = change.new
-        self._wake()
+        self.wake()
 
     async def _publish(self, key: str) -> float | None:
         cards = self._adapter.cards
@@ -96,12 +138,9 @@ class Publisher:
             for each in self._existing.values()
             for device in each.spec.devices or ()
         }
-        wanted = slices.devices(
-            cards.values(),
-            vendor=self._adapter.vendor,
-            before=before,
-            taints_kept=self._taints_kept,
-        )
+        ours = self.ours()
+        rules = self._rules(ours)
+        wanted = offering.offer(cards.values(), rules, before=before)
         try:
             if not self._is_published(wanted):
                 await self._write(wanted)
@@ -110,10 +149,34 @@ class Publisher:
             self._events.slices_rejected(str(error))
             self._report({}, str(error))
             return REJECTED_SECONDS
-        self._report({device.name: device for device in wanted}, "")
-        return None
+        self._report({device.name: device for device in wanted.devices}, "")
+        # What was given back a moment ago is looked at again when it counts no more.
+        return RELEASED_SECONDS if ours != self._held() else None
 
-    def _is_published(self, wanted: Sequence[resource.Device]) -> bool:
+    def ours(self) -> frozenset[str]:
+        """The devices that claims of this node hold, or held until a moment ago."""
+        now, held = asyncio.get_running_loop().time(), self._held()
+        self._released = {
+            name: since for name, since in self._released.items() if now - since < RELEASED_SECONDS
+        } | dict.fromkeys(held, now)
+        return frozenset(self._released)
+
+    def _rules(self, ours: frozenset[str]) -> offering.Rules:
+        return offering.Rules(
+            vendor=self._adapter.vendor,
+            classes=tuple(
+                each.spec
+                for _, each in sorted(self.classes.objects.items())
+                if _choice(each) is not None
+            ),
+            ours=ours,
+            shares=self._policy.shares,
+            effect=self._policy.effect,
+            taints_kept=self._taints_kept,
+            counters_kept=self._counters_kept,
+        )
+
+    def _is_published(self, wanted: offering.Offer) -> bool:
         """Whether nothing is to be done, decided without asking the API server."""
         owners = [
             owner
@@ -122,13 +185,14 @@ class Publisher:
         ]
         if not owners:
             return False
-        plan = slices.plan(self._settled(), wanted, owner=owners[0])
+        plan = slices.plan(self._settled(), wanted.devices, wanted.counters, owner=owners[0])
         return not plan.delete and not plan.apply
 
-    async def _write(self, wanted: Sequence[resource.Device]) -> None:
+    async def _write(self, wanted: offering.Offer) -> None:
         plan = slices.plan(
             self._settled(),
-            wanted,
+            wanted.devices,
+            wanted.counters,
             owner=await self._owner(),
             last_generation=self._generation,
         )
@@ -139,7 +203,7 @@ class Publisher:
         self._generation = plan.generation
         log.info(
             "Published resource slices",
-            devices=len(wanted),
+            devices=len(wanted.devices),
             generation=plan.generation,
             applied=len(plan.apply),
             deleted=len(plan.delete),
@@ -206,12 +270,35 @@ class Publisher:
         if self._taints_kept and any(field.endswith(".taints") for field in dropped):
             self._taints_kept = False
             raise UnavailableError("the API server drops device taints", reason="FieldsDropped")
+        if self._counters_kept and any(field.endswith(_PARTITIONABLE) for field in dropped):
+            # Without them the scheduler would give out a card and its parts at the same time.
+            self._counters_kept = False
+            raise UnavailableError("the API server drops counters", reason="FieldsDropped")
 
     def _report(self, published: dict[str, resource.Device], rejection: str) -> None:
         self.published, self.rejection = published, rejection
         metrics.published_devices.set(len(published))
         for listener in self._listeners:
             listener()
+
+
+_PARTITIONABLE = (".sharedCounters", ".consumesCounters", ".allowMultipleAllocations")
+"""Fields that API servers drop without the features DRAPartitionableDevices and
+DRAConsumableCapacity (on by default from Kubernetes 1.36)."""
+
+
+def _is_whole(device: str) -> bool:
+    named = names.parse_device(device)
+    return named is None or named.type == attributes.TYPE_GPU
+
+
+def _choice(gpu_class: GPUClass | None) -> object:
+    """What a class says about the offer: its spec while it is Ready, else nothing."""
+    if gpu_class is None or gpu_class.metadata.deletion_timestamp is not None:
+        return None
+    status = gpu_class.status
+    ready = conditions.find(status.conditions if status else None, conditions.READY)
+    return gpu_class.spec if ready is not None and ready.status == conditions.TRUE else None
 
 
 def _identity(each: resource.ResourceSlice) -> tuple[str | None, str | None]:

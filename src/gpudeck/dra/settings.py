@@ -25,6 +25,14 @@ class Settings(NodeSettings):
     adapter_socket: Path = setting(
         Path("/run/gpudeck/adapter.sock"), "Socket of the maker's adapter."
     )
+    share_memory: str = setting(
+        "4Gi", "Memory of a share whose claim and class name no amount, as a quantity."
+    )
+    unhealthy_effect: str = setting(
+        "NoSchedule",
+        "Effect of the taint of unhealthy cards: NoSchedule keeps new pods away, "
+        "NoExecute also ends those that run.",
+    )
     cdi_hook: Path = setting(
         Path("/usr/bin/nvidia-cdi-hook"),
         "Program for CDI hooks, copied to the node if it is in the image.",

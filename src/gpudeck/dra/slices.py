@@ -1,146 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cards to devices, devices to ResourceSlices, and what to write to get there.
+"""Devices and counters to ResourceSlices, and what to write to get there.
 
-Pure; `publishing` carries plans out. Order and names are stable: devices by PCI
-address, slices numbered, so an unchanged node is never written and first-fit
-allocation takes the same card everywhere. The rules of pools (one generation and
-count in all slices, obsolete ones deleted first) and the limits are those of
+Pure; `publishing` carries plans out. Order and names are stable, slices are numbered, so
+an unchanged node is never written and first-fit allocation takes the same device
+everywhere. The rules of pools (one generation and count in all slices, obsolete ones
+deleted first; counters in slices of their own) and the limits are those of
 resource.k8s.io/v1 in Kubernetes 1.37.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.api import attributes, labels, names, quantities, resource, versions
+from gpudeck.api import labels, names, quantities, resource
 from gpudeck.api.meta import ObjectMeta, OwnerReference, Wire
-from gpudeck.devices.identities import PciAddress
 
 DEVICES_PER_SLICE = 128
-TAINTED_DEVICES_PER_SLICE = 64
-"""The limit once any device of the slice has a taint."""
+RICH_DEVICES_PER_SLICE = 64
+"""The limit once any device of the slice has a taint or consumes counters."""
+COUNTER_SETS_PER_SLICE = 8
 _NAME_LENGTH = 253
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a card is not offered, as the reason and message of its condition Published."""
-
-    reason: str
-    message: str
-
-
-def refusal(card: adapter_pb2.Card) -> Refusal | None:
-    """Why `card` may not be published as a whole card; None if it may."""
-    if not card.driver.ready:
-        reason = card.driver.reason or "DriverNotReady"
-        return Refusal(reason, card.driver.message or "The card's driver is not ready.")
-    if card.partitioning.mode == adapter_pb2.PARTITIONING_MODE_ENABLED:
-        return Refusal(
-            "CardPartitioned",
-            "The card is in partitioning mode, so it cannot be used whole; turn the mode off.",
-        )
-    return None
-
-
-def devices(
-    cards: Iterable[adapter_pb2.Card],
-    *,
-    vendor: str,
-    before: Mapping[str, resource.Device] | None = None,
-    taints_kept: bool = True,
-) -> list[resource.Device]:
-    """The devices to offer, by PCI address.
-
-    An unhealthy card carries a taint; a card of unknown health keeps the taint, or the
-    lack of one, of `before` (the devices published now). Where the server drops taints
-    (`taints_kept` False) a card that should carry one is left out instead.
-    """
-    offered = []
-    for card in sorted(cards, key=lambda each: PciAddress.parse(each.pci_address)):
-        if refusal(card) is not None:
-            continue
-        device = _device(card, vendor)
-        device.taints = _taints(card.health, (before or {}).get(device.name))
-        if taints_kept or not device.taints:
-            offered.append(device)
-    return offered
-
-
-def is_tainted(device: resource.Device) -> bool:
-    """Whether the device carries our taint of unhealthy cards."""
-    return any(taint.key == attributes.UNHEALTHY_TAINT for taint in device.taints or ())
-
-
-def _device(card: adapter_pb2.Card, vendor: str) -> resource.Device:
-    address = PciAddress.parse(card.pci_address)
-    texts = {
-        attributes.TYPE: attributes.TYPE_GPU,
-        attributes.DEVICE_TYPE: attributes.DEVICE_TYPE_PHYSICAL,
-        attributes.VENDOR: vendor,
-        attributes.PRODUCT_NAME: card.product_name,
-        attributes.DEVICE: names.device_label(card.product_name),
-        attributes.UUID: card.uuid,
-        attributes.GPU_UUID: card.uuid,
-        attributes.ARCHITECTURE: card.architecture,
-        attributes.PCI_BUS_ID: str(address),
-        attributes.PCIE_ROOT: card.pcie_root,
-    }
-    found = {
-        name: resource.Attribute(string=names.attribute_text(text))
-        for name, text in texts.items()
-        if text.strip()
-    }
-    for name, text in _versions(card).items():
-        if (version := versions.normalise(text)) is not None:
-            found[name] = resource.Attribute(version=version)
-    if card.HasField("numa_node"):
-        found[attributes.NUMA_NODE] = resource.Attribute(int_=card.numa_node)
-    return resource.Device(
-        name=names.gpu_device_name(address), attributes=found, capacity=_capacity(card)
-    )
-
-
-def _versions(card: adapter_pb2.Card) -> dict[str, str]:
-    found = {attributes.DRIVER_VERSION: card.driver.version}
-    if card.compute_api == "CUDA":
-        found[attributes.COMPUTE_CAPABILITY] = card.compute_capability
-        found[attributes.CUDA_DRIVER_VERSION] = card.api_driver_version
-    return found
-
-
-def _capacity(card: adapter_pb2.Card) -> dict[str, resource.Capacity] | None:
-    if not card.HasField("memory_bytes"):
-        return None  # A made-up number would match selectors by accident.
-    return {attributes.MEMORY: resource.Capacity(value=quantities.render(card.memory_bytes))}
-
-
-def _taints(
-    health: adapter_pb2.Health, before: resource.Device | None
-) -> list[resource.DeviceTaint] | None:
-    known = [
-        taint
-        for taint in (before.taints if before is not None else None) or ()
-        if taint.key == attributes.UNHEALTHY_TAINT
-    ]
-    if health.verdict == adapter_pb2.VERDICT_UNKNOWN:
-        return known or None
-    if health.verdict == adapter_pb2.VERDICT_HEALTHY:
-        return None
-    value = names.label_value(health.reason)
-    # The server stamps a taint without a time anew, which would restart toleration periods.
-    time_added = next((taint.time_added for taint in known if taint.value == value), None)
-    return [
-        resource.DeviceTaint(
-            key=attributes.UNHEALTHY_TAINT,
-            value=value,
-            effect="NoSchedule",
-            time_added=time_added,
-        )
-    ]
 
 
 class Plan(msgspec.Struct):
@@ -154,6 +36,7 @@ class Plan(msgspec.Struct):
 def plan(
     existing: Sequence[resource.ResourceSlice],
     wanted: Sequence[resource.Device],
+    counters: Sequence[resource.CounterSet] = (),
     *,
     owner: OwnerReference,
     last_generation: int = 0,
@@ -164,13 +47,17 @@ def plan(
     take the next one, so that no reader mixes old with new. A slice that no apply of ours
     can put right is deleted and made anew.
     """
-    parts = _parts(wanted)
+    parts = _parts(wanted, counters)
     by_name = {each.metadata.name: each for each in existing}
     target_names = [slice_name(owner.name, index) for index in range(len(parts))]
+    known = dict(zip(target_names, parts, strict=True))
     delete = [
         each
         for each in existing
-        if each.metadata.name not in target_names or _is_beyond_repair(each, owner)
+        if each.metadata.name not in known
+        or _is_beyond_repair(each, owner)
+        # Counters of another field manager: an apply without any would leave them.
+        or (each.spec.shared_counters and not known[each.metadata.name].counters)
     ]
     for each in delete:
         by_name.pop(each.metadata.name, None)
@@ -206,15 +93,31 @@ def slice_name(node: str, index: int) -> str:
     return name[: _NAME_LENGTH - 9].rstrip(".-") + "-" + digest
 
 
-def _parts(wanted: Sequence[resource.Device]) -> list[Sequence[resource.Device]]:
-    size = TAINTED_DEVICES_PER_SLICE if any(map(is_tainted, wanted)) else DEVICES_PER_SLICE
+class _Part(msgspec.Struct, frozen=True):
+    """What one slice holds: devices or counters, never both."""
+
+    devices: Sequence[resource.Device] = ()
+    counters: Sequence[resource.CounterSet] = ()
+
+
+def _parts(
+    wanted: Sequence[resource.Device], counters: Sequence[resource.CounterSet]
+) -> list[_Part]:
+    is_rich = any(device.taints or device.consumes_counters for device in wanted)
+    size, sets = RICH_DEVICES_PER_SLICE if is_rich else DEVICES_PER_SLICE, COUNTER_SETS_PER_SLICE
     # A pool without devices has one empty slice: it says that the driver is there.
-    return [wanted[start : start + size] for start in range(0, max(len(wanted), 1), size)]
+    found = [
+        _Part(devices=wanted[start : start + size]) for start in range(0, max(len(wanted), 1), size)
+    ]
+    found += [
+        _Part(counters=counters[start : start + sets]) for start in range(0, len(counters), sets)
+    ]
+    return found
 
 
 def _targets(
     target_names: Sequence[str],
-    parts: Sequence[Sequence[resource.Device]],
+    parts: Sequence[_Part],
     owner: OwnerReference,
     generation: int,
 ) -> list[resource.ResourceSlice]:
@@ -225,7 +128,11 @@ def _targets(
         resource.ResourceSlice(
             metadata=ObjectMeta(name=name, owner_references=[owner]),
             spec=resource.SliceSpec(
-                driver=labels.DRIVER, pool=pool, node_name=owner.name, devices=list(part) or None
+                driver=labels.DRIVER,
+                pool=pool,
+                node_name=owner.name,
+                devices=list(part.devices) or None,
+                shared_counters=list(part.counters) or None,
             ),
         )
         for name, part in zip(target_names, parts, strict=True)
@@ -250,6 +157,8 @@ def differences(sent: resource.ResourceSlice, kept: resource.ResourceSlice) -> l
     found += [f"spec.{name}" for name in _odd(ours, theirs)]
     if _owners(sent) != _owners(kept):
         found.append("metadata.ownerReferences")
+    if _sets(ours.shared_counters) != _sets(theirs.shared_counters):
+        found.append("spec.sharedCounters")
     sent_devices, kept_devices = ours.devices or [], theirs.devices or []
     if [each.name for each in sent_devices] != [each.name for each in kept_devices]:
         return [*found, "spec.devices"]
@@ -266,6 +175,10 @@ def _device_differences(sent: resource.Device, kept: resource.Device) -> list[st
         found.append("capacity")
     if _marks(sent) != _marks(kept):
         found.append("taints")
+    if bool(sent.allow_multiple_allocations) != bool(kept.allow_multiple_allocations):
+        found.append("allowMultipleAllocations")
+    if _consumed(sent) != _consumed(kept):
+        found.append("consumesCounters")
     return found + _odd(sent, kept)
 
 
@@ -296,12 +209,33 @@ def _qualified(
     return {name.removeprefix(prefix): value for name, value in (found or {}).items()}
 
 
-def _amounts(device: resource.Device) -> dict[str, tuple[int, dict[str, bytes]]]:
+def _amounts(device: resource.Device) -> dict[str, tuple[object, ...]]:
     prefix = f"{labels.DRIVER}/"
     return {
-        name.removeprefix(prefix): (quantities.parse(each.value), _undecoded(each))
+        name.removeprefix(prefix): (quantities.parse(each.value), _policy(each.request_policy))
         for name, each in (device.capacity or {}).items()
     }
+
+
+def _policy(policy: resource.RequestPolicy | None) -> tuple[object, ...]:
+    if policy is None:
+        return ()
+    span = policy.valid_range
+    texts = (policy.default, *((span.min, span.max, span.step) if span else ()))
+    values = tuple(quantities.parse(each) for each in policy.valid_values or ())
+    return (*(None if text is None else quantities.parse(text) for text in texts), values)
+
+
+def _sets(found: Sequence[resource.CounterSet] | None) -> list[tuple[str, dict[str, int]]]:
+    return [(each.name, _numbers(each.counters)) for each in found or ()]
+
+
+def _consumed(device: resource.Device) -> list[tuple[str, dict[str, int]]]:
+    return [(each.counter_set, _numbers(each.counters)) for each in device.consumes_counters or ()]
+
+
+def _numbers(counters: Mapping[str, resource.Counter]) -> dict[str, int]:
+    return {name: quantities.parse(each.value) for name, each in counters.items()}
 
 
 def _marks(device: resource.Device) -> list[tuple[str, str | None, str]]:

@@ -9,14 +9,15 @@ so an unchanged card costs nothing.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Mapping
 
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.api import conditions, names, resource
+from gpudeck.api import attributes, conditions, names, resource
 from gpudeck.api.meta import Condition
 from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.devices.identities import PciAddress
-from gpudeck.dra import slices
+from gpudeck.dra import offering
 
 _MODES = {
     adapter_pb2.PARTITIONING_MODE_NOT_AVAILABLE: "NotAvailable",
@@ -143,9 +144,14 @@ def _partition_support(support: adapter_pb2.PartitionSupport) -> physicalgpu.Par
                 max_instances=each.max_instances,
                 slices=each.slices,
                 multiprocessors=each.multiprocessors,
+                placements=[
+                    physicalgpu.Placement(start=one.start, size=one.size) for one in each.placements
+                ]
+                or None,
             )
             for each in support.profiles
         ],
+        dynamic=support.dynamic,
     )
 
 
@@ -182,22 +188,37 @@ def _published(
 ) -> Condition:
     if card is None:
         return _not_published(_ABSENT_REASON, _ABSENT_MESSAGE)
-    refusal = slices.refusal(card)
-    if refusal is not None:
-        return _not_published(refusal.reason, refusal.message)
-    name = names.gpu_device_name(PciAddress.parse(card.pci_address))
-    device = published.get(name)
-    if device is None:
+    address = PciAddress.parse(card.pci_address)
+    mine = [each for name, each in published.items() if names.address_of_device(name) == address]
+    if not mine:
+        refusal = offering.refusal(card, published)
+        if refusal is not None:
+            return _not_published(refusal.reason, refusal.message)
         return _not_published(
             _WITHHELD, "The card is unhealthy and the API server does not keep device taints."
         )
-    taint = " It is tainted as unhealthy." if slices.is_tainted(device) else ""
+    taint = " It is tainted as unhealthy." if offering.is_tainted(mine[0]) else ""
     return Condition(
         type=conditions.PUBLISHED,
         status=conditions.TRUE,
         reason="Published",
-        message=f"Offered as device {name} of pool {pool}.{taint}",
+        message=f"Offered in pool {pool}: {_told(mine)}.{taint}",
     )
+
+
+def _told(mine: Iterable[resource.Device]) -> str:
+    """What kinds of devices a card is offered as: `whole, 25 places for partitions`."""
+    kinds = collections.Counter(
+        named.type for each in mine if (named := names.parse_device(each.name)) is not None
+    )
+    said = []
+    if kinds[attributes.TYPE_GPU]:
+        said.append("whole")
+    if places := kinds[attributes.TYPE_MIG]:
+        said.append("1 place for a partition" if places == 1 else f"{places} places for partitions")
+    if kinds[attributes.TYPE_SHARE]:
+        said.append("in shares")
+    return ", ".join(said)
 
 
 def _not_published(reason: str, message: str) -> Condition:

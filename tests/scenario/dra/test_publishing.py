@@ -72,6 +72,7 @@ async def test_an_edit_by_somebody_else_is_put_right(world: World) -> None:
     assert list(world.api.objects(resources.RESOURCE_SLICE)) == [name]
 
 
+WATCHED = {"resourceslices", "physicalgpus", "gpuclasses"}
 EDITS: dict[str, Any] = {
     "allowMultipleAllocations": True,
     "consumesCounters": [{"counterSet": "a", "counters": {"b": {"value": "1"}}}],
@@ -185,7 +186,7 @@ async def test_a_restart_before_the_adapter_answers_leaves_the_slices(world: Wor
     before = world.api.objects(resources.RESOURCE_SLICE)
     asked = len(world.api.seen)
     await world.start()
-    await world.until(lambda: watches(world, asked) == {"resourceslices", "physicalgpus"})
+    await world.until(lambda: watches(world, asked) == WATCHED)
     assert world.api.objects(resources.RESOURCE_SLICE) == before
 
 
@@ -283,7 +284,7 @@ async def test_a_quiet_node_writes_nothing(world: World) -> None:
     world.adapter.show(world.adapter.cards)
     asked = len(world.api.seen)
     world.api.cut_streams()
-    await world.until(lambda: watches(world, asked) == {"resourceslices", "physicalgpus"})
+    await world.until(lambda: watches(world, asked) == WATCHED)
     add_physical_gpu(world, 5)  # Its status is written after whatever was waiting.
     await world.until(lambda: verdicts(reported(world, 5, all_of_it=False)))
     others = [each.path for each in world.api.writes[writes:] if name_of(5) not in each.path]

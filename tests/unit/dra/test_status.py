@@ -10,7 +10,7 @@ import pytest
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api.meta import Condition
 from gpudeck.api.v1alpha1 import physicalgpu
-from gpudeck.dra import slices, status
+from gpudeck.dra import offering, status
 
 NAME = "gpu-0000-01-00-0"
 
@@ -35,8 +35,8 @@ def conditions(found: physicalgpu.PhysicalGPUStatus) -> dict[str, tuple[str, str
 
 
 def published(found: adapter_pb2.Card, **more: Any) -> Condition:
-    offered = slices.devices([found], vendor="nvidia", **more)
-    by_name = {each.name: each for each in offered}
+    offered = offering.offer([found], offering.Rules(vendor="nvidia", **more))
+    by_name = {each.name: each for each in offered.devices}
     (condition,) = status.published_status(found, by_name, "node-0").conditions or ()
     return condition
 
@@ -79,7 +79,7 @@ def test_a_verdict_is_a_condition_with_its_reason(verdict: Any, said: str) -> No
 
 
 def test_published_tells_the_device_and_its_taint() -> None:
-    assert published(card()).message == f"Offered as device {NAME} of pool node-0."
+    assert published(card()).message == "Offered in pool node-0: whole."
     sick = adapter_pb2.Health(verdict=adapter_pb2.VERDICT_UNHEALTHY, reason="GpuLost")
     assert published(card(health=sick)).message.endswith("It is tainted as unhealthy.")
     assert published(card(health=sick), taints_kept=False).reason == "Withheld"

@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards to DRA devices and the counters that they share.
+
+Pure; called by `publishing`. A card is offered whole, in partitions at every place that
+the driver names, and in shares; of the last two only what a Ready GPUClass selects, or
+what a claim holds. Whole card, partitions and shares of one card exclude each other by
+counters, so the scheduler never gives out two kinds at once. Partitions that are not
+ours are respected: what overlaps them is not offered. The order is that in which a
+first-fit scheduler should take devices: partitions by size, then shares, then cards.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from gpudeck.adapter.v1 import adapter_pb2
+from gpudeck.api import attributes, names, quantities, resource, selectors, versions
+from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
+from gpudeck.devices.identities import PciAddress
+from gpudeck.dra import placing
+from gpudeck.errors import InvalidError
+
+NO_SCHEDULE = "NoSchedule"
+_ENGINES = {
+    "copy-engines": "copy_engines",
+    "decoders": "decoders",
+    "encoders": "encoders",
+    "jpeg-engines": "jpeg_engines",
+    "ofa-engines": "ofa_engines",
+}
+_SLICES = "slices"
+_ONE_CARD = "card"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a card is not offered, as the reason and message of its condition Published."""
+
+    reason: str
+    message: str
+
+
+class SharePolicy(msgspec.Struct, frozen=True):
+    """What a share is on this node where a claim does not say; bytes."""
+
+    default_bytes: int = 4 << 30
+    step_bytes: int = 128 << 20
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What decides about an offer besides the cards."""
+
+    vendor: str
+    classes: tuple[GPUClassSpec, ...] = ()
+    """Of the Ready GPUClasses."""
+    ours: frozenset[str] = frozenset()
+    """Names of the devices that claims of this node hold."""
+    shares: SharePolicy = SharePolicy()
+    effect: str = NO_SCHEDULE
+    """Of the taint of an unhealthy card."""
+    taints_kept: bool = True
+    """False where the server drops taints: what should carry one is left out instead."""
+    counters_kept: bool = True
+    """False where the server drops counters: then only whole cards are offered."""
+
+
+class Offer(msgspec.Struct):
+    """What a node offers."""
+
+    devices: list[resource.Device]
+    counters: list[resource.CounterSet]
+
+
+def refusal(card: adapter_pb2.Card, ours: Collection[str] = ()) -> Refusal | None:
+    """Why nothing of `card` as a whole may be offered; None if it may.
+
+    `ours` are the names of the devices that claims hold: their partitions do not count.
+    """
+    if not card.driver.ready:
+        reason = card.driver.reason or "DriverNotReady"
+        return Refusal(reason, card.driver.message or "The card's driver is not ready.")
+    strange = foreign(card, ours)
+    if strange:
+        listed = ", ".join(f"{each.profile} at {each.start}" for each in strange)
+        return Refusal(
+            "ForeignPartitions",
+            f"The card has partitions that gpudeck did not make ({listed}), so it cannot be used "
+            "whole; remove them.",
+        )
+    if _is_enabled(card) and not card.partition_support.dynamic:
+        return Refusal(
+            "CardPartitioned",
+            "The card is in partitioning mode, so it cannot be used whole; turn the mode off.",
+        )
+    return None
+
+
+def foreign(card: adapter_pb2.Card, ours: Collection[str]) -> list[adapter_pb2.Partition]:
+    """The partitions of a card that belong to no claim of this node."""
+    address = PciAddress.parse(card.pci_address)
+    known = {
+        (named.profile_id, named.start)
+        for named in map(names.parse_device, ours)
+        if named is not None and named.address == address and named.profile_id is not None
+    }
+    return [
+        each
+        for each in card.partitioning.partitions
+        if not each.HasField("profile_id") or (each.profile_id, each.start) not in known
+    ]
+
+
+def offer(
+    cards: Iterable[adapter_pb2.Card],
+    rules: Rules,
+    *,
+    before: Mapping[str, resource.Device] | None = None,
+) -> Offer:
+    """The devices to offer and their counters.
+
+    An unhealthy card's devices carry a taint; those of a card of unknown health keep the
+    taint, or the lack of one, of `before` (the devices published now).
+    """
+    ranked: list[tuple[tuple[int, ...], resource.Device]] = []
+    counters = []
+    for index, card in enumerate(sorted(cards, key=_address)):
+        if not card.driver.ready:
+            continue
+        parts = _Card(card, rules)
+        found = parts.devices()
+        for rank, device in found:
+            device.taints = _taints(card.health, (before or {}).get(device.name), rules.effect)
+            if rules.taints_kept or not device.taints:
+                ranked.append(((*rank[:2], index, *rank[2:]), device))
+        if parts.counters is not None:
+            counters.append(parts.counters)
+    ranked.sort(key=lambda each: each[0])
+    return Offer([device for _, device in ranked], counters)
+
+
+def _address(card: adapter_pb2.Card) -> PciAddress:
+    return PciAddress.parse(card.pci_address)
+
+
+def _is_enabled(card: adapter_pb2.Card) -> bool:
+    return bool(card.partitioning.mode == adapter_pb2.PARTITIONING_MODE_ENABLED)
+
+
+Ranked = tuple[tuple[int, int, int], resource.Device]
+"""Kind, size and preference within the card; less comes first."""
+
+
+class _Card:
+    """One card on its way to devices."""
+
+    def __init__(self, card: adapter_pb2.Card, rules: Rules) -> None:
+        self._card, self._rules = card, rules
+        self._address = _address(card)
+        self._foreign = foreign(card, rules.ours)
+        self._base = _attributes(card, rules.vendor)
+        self.counters: resource.CounterSet | None = None
+
+    def devices(self) -> list[Ranked]:
+        """The card's devices, with the counters that they need."""
+        whole = [] if refusal(self._card, self._rules.ours) else [self._whole()]
+        partitions = self._partitions() if self._rules.counters_kept else []
+        shares = self._shares() if whole and self._rules.counters_kept else []
+        if not partitions and not shares:
+            return whole
+        self._count(with_partitions=bool(partitions))
+        for _, device in [*shares, *whole]:
+            device.consumes_counters = [self._consumption(self._totals())]
+        return [*partitions, *shares, *whole]
+
+    def _whole(self) -> Ranked:
+        texts = {
+            attributes.TYPE: attributes.TYPE_GPU,
+            attributes.DEVICE_TYPE: attributes.DEVICE_TYPE_PHYSICAL,
+            attributes.UUID: self._card.uuid,
+        }
+        device = resource.Device(
+            name=names.gpu_device_name(self._address),
+            attributes=self._base | _texts(texts),
+            capacity=_memory(self._card),
+        )
+        return (2, 0, 0), device
+
+    def _shares(self) -> list[Ranked]:
+        strategies = ["TimeSlicing", *(["MPS"] if self._card.share_support.mps else [])]
+        found = []
+        for place, strategy in enumerate(strategies):
+            device = self._share(strategy)
+            if self._is_wanted(device):
+                found.append(((1, 0, place), device))
+        return found
+
+    def _share(self, strategy: str) -> resource.Device:
+        texts = {
+            attributes.TYPE: attributes.TYPE_SHARE,
+            attributes.DEVICE_TYPE: attributes.TYPE_SHARE,
+            attributes.PARENT_UUID: self._card.uuid,
+            attributes.SHARING_STRATEGY: strategy,
+        }
+        capacity = {
+            attributes.CORES: resource.Capacity(
+                value="100",
+                request_policy=resource.RequestPolicy(
+                    default="1", valid_range=resource.CapacityRange(min="1", step="1")
+                ),
+            )
+        }
+        if self._card.HasField("memory_bytes"):
+            capacity[attributes.MEMORY] = self._shared_memory(self._card.memory_bytes)
+        return resource.Device(
+            name=names.share_device_name(self._address, mps=strategy == "MPS"),
+            attributes=self._base | _texts(texts),
+            capacity=capacity,
+            allow_multiple_allocations=True,
+        )
+
+    def _shared_memory(self, total: int) -> resource.Capacity:
+        step = self._rules.shares.step_bytes
+        usable = total // step * step
+        default = min(self._rules.shares.default_bytes // step * step or step, usable)
+        return resource.Capacity(
+            value=quantities.render(total),
+            request_policy=resource.RequestPolicy(
+                default=quantities.render(default),
+                valid_range=resource.CapacityRange(
+                    min=quantities.render(step),
+                    max=quantities.render(usable),
+                    step=quantities.render(step),
+                ),
+            ),
+        )
+
+    # Partitions
+
+    def _partitions(self) -> list[Ranked]:
+        card = self._card
+        if not card.partition_support.supported:
+            return []
+        if not card.partition_support.dynamic and not _is_enabled(card):
+            return []
+        taken = [placing.Place(each.start, max(each.size, 1)) for each in self._foreign]
+        found = []
+        for profile in card.partition_support.profiles:
+            for rank, place in enumerate(_places(card, profile.profile_id)):
+                if any(place.overlaps(other) for other in taken):
+                    continue
+                device = self._partition(profile, place)
+                if self._is_wanted(device):
+                    found.append(((0, profile.memory_mib, rank), device))
+        return found
+
+    def _partition(
+        self, profile: adapter_pb2.PartitionProfile, place: placing.Place
+    ) -> resource.Device:
+        texts = {
+            attributes.TYPE: attributes.TYPE_MIG,
+            attributes.DEVICE_TYPE: attributes.TYPE_MIG,
+            attributes.PARENT_UUID: self._card.uuid,
+            attributes.PROFILE: profile.name,
+        }
+        found = self._base | _texts(texts)
+        if self._card.HasField("memory_bytes"):
+            found[attributes.CARD_MEMORY] = resource.Attribute(int_=self._card.memory_bytes)
+        memory = quantities.render(profile.memory_mib * quantities.MEBIBYTE)
+        processors = str(profile.multiprocessors)
+        return resource.Device(
+            name=names.mig_device_name(
+                self._address, profile.name, profile.profile_id, place.start
+            ),
+            attributes=found,
+            capacity={
+                attributes.MEMORY: resource.Capacity(value=memory),
+                attributes.MULTIPROCESSORS: resource.Capacity(value=processors),
+            },
+            consumes_counters=[self._consumption(_needs(profile, place))],
+        )
+
+    def _is_wanted(self, device: resource.Device) -> bool:
+        if device.name in self._rules.ours:
+            return True
+        return _selects(self._rules.classes, selectors.traits_of_device(device))
+
+    # Counters
+
+    def _count(self, *, with_partitions: bool) -> None:
+        totals = self._totals() if with_partitions else {_ONE_CARD: 1}
+        self.counters = resource.CounterSet(
+            name=self._set_name(),
+            counters={name: resource.Counter(value=str(each)) for name, each in totals.items()},
+        )
+
+    def _totals(self) -> dict[str, int]:
+        """All that the card has: its memory slices, compute slices and engines."""
+        if self.counters is not None and _ONE_CARD in self.counters.counters:
+            return {_ONE_CARD: 1}
+        support = self._card.partition_support
+        ends = [place.start + place.size for each in support.profiles for place in each.placements]
+        totals = {f"memory-slice-{index}": 1 for index in range(max(ends, default=1))}
+        totals[_SLICES] = max(support.total_slices, 1)
+        for name, field in _ENGINES.items():
+            most = max((getattr(each, field) for each in support.profiles), default=0)
+            if most:
+                totals[name] = most
+        return totals
+
+    def _consumption(self, needs: Mapping[str, int]) -> resource.CounterConsumption:
+        return resource.CounterConsumption(
+            counter_set=self._set_name(),
+            counters={name: resource.Counter(value=str(each)) for name, each in needs.items()},
+        )
+
+    def _set_name(self) -> str:
+        return f"card-{self._address.dashed}"
+
+
+def _needs(profile: adapter_pb2.PartitionProfile, place: placing.Place) -> dict[str, int]:
+    needs = {f"memory-slice-{index}": 1 for index in range(place.start, place.end)}
+    needs[_SLICES] = profile.slices
+    for name, field in _ENGINES.items():
+        if count := getattr(profile, field):
+            needs[name] = count
+    return needs
+
+
+def _places(card: adapter_pb2.Card, profile_id: int) -> list[placing.Place]:
+    """The places of a profile, that first which spoils least."""
+    known = tuple(
+        placing.Profile(
+            profile_id=each.profile_id,
+            memory_mib=each.memory_mib,
+            slices=each.slices,
+            places=tuple(placing.Place(one.start, one.size) for one in each.placements),
+        )
+        for each in card.partition_support.profiles
+    )
+    return list(_ordered(known)[profile_id])
+
+
+@functools.lru_cache(maxsize=32)
+def _ordered(profiles: tuple[placing.Profile, ...]) -> dict[int, list[placing.Place]]:
+    """The order of every profile of a model of card: it costs some milliseconds once."""
+    return {each.profile_id: placing.ordered(each, profiles) for each in profiles}
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_selected(spec: bytes, traits: selectors.Traits) -> bool:
+    return selectors.matches(msgspec.json.decode(spec, type=GPUClassSpec), traits)
+
+
+def _selects(classes: Sequence[GPUClassSpec], traits: selectors.Traits) -> bool:
+    """Whether any class selects a device; a class that cannot be read selects nothing."""
+    for spec in classes:
+        try:
+            if _is_selected(msgspec.json.encode(spec), traits):
+                return True
+        except InvalidError:
+            continue  # The class is not Ready for that, and says so itself.
+    return False
+
+
+# Attributes, capacity and taints
+
+
+def is_tainted(device: resource.Device) -> bool:
+    """Whether the device carries our taint of unhealthy cards."""
+    return any(taint.key == attributes.UNHEALTHY_TAINT for taint in device.taints or ())
+
+
+def _attributes(card: adapter_pb2.Card, vendor: str) -> dict[str, resource.Attribute]:
+    """What all devices of a card have."""
+    address = _address(card)
+    found = _texts(
+        {
+            attributes.VENDOR: vendor,
+            attributes.PRODUCT_NAME: card.product_name,
+            attributes.DEVICE: names.device_label(card.product_name),
+            attributes.GPU_UUID: card.uuid,
+            attributes.ARCHITECTURE: card.architecture,
+            attributes.PCI_BUS_ID: str(address),
+            attributes.PCIE_ROOT: card.pcie_root,
+        }
+    )
+    for name, text in _versions(card).items():
+        if (version := versions.normalise(text)) is not None:
+            found[name] = resource.Attribute(version=version)
+    if card.HasField("numa_node"):
+        found[attributes.NUMA_NODE] = resource.Attribute(int_=card.numa_node)
+    return found
+
+
+def _texts(texts: Mapping[str, str]) -> dict[str, resource.Attribute]:
+    return {
+        name: resource.Attribute(string=names.attribute_text(text))
+        for name, text in texts.items()
+        if text.strip()
+    }
+
+
+def _versions(card: adapter_pb2.Card) -> dict[str, str]:
+    found = {attributes.DRIVER_VERSION: card.driver.version}
+    if card.compute_api == "CUDA":
+        found[attributes.COMPUTE_CAPABILITY] = card.compute_capability
+        found[attributes.CUDA_DRIVER_VERSION] = card.api_driver_version
+    return found
+
+
+def _memory(card: adapter_pb2.Card) -> dict[str, resource.Capacity] | None:
+    if not card.HasField("memory_bytes"):
+        return None  # A made-up number would match selectors by accident.
+    return {attributes.MEMORY: resource.Capacity(value=quantities.render(card.memory_bytes))}
+
+
+def _taints(
+    health: adapter_pb2.Health, before: resource.Device | None, effect: str
+) -> list[resource.DeviceTaint] | None:
+    known = [
+        taint
+        for taint in (before.taints if before is not None else None) or ()
+        if taint.key == attributes.UNHEALTHY_TAINT
+    ]
+    if health.verdict == adapter_pb2.VERDICT_UNKNOWN:
+        return known or None
+    if health.verdict == adapter_pb2.VERDICT_HEALTHY:
+        return None
+    value = names.label_value(health.reason)
+    # The server stamps a taint without a time anew, which would restart toleration periods.
+    since = next(
+        (each.time_added for each in known if (each.value, each.effect) == (value, effect)), None
+    )
+    return [
+        resource.DeviceTaint(
+            key=attributes.UNHEALTHY_TAINT, value=value, effect=effect, time_added=since
+        )
+    ]
