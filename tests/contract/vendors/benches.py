@@ -9,6 +9,7 @@ to a card is named by what a user would see, not by how it is done.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +21,11 @@ from gpudeck.vendors import contract
 from gpudeck.vendors.simulated import machine as simulated
 
 BOOT_ID = "5f0c6c1e-4e0b-4b8e-9d52-6b0d1f6a7c11"
+
+
+def _make(profile_id: int, start: int, size: int) -> contract.MakePartition:
+    place = contract.Placement(start=start, size=size)
+    return contract.MakePartition(profile_id=profile_id, placement=place)
 
 
 class Bench(Protocol):
@@ -37,16 +43,37 @@ class Bench(Protocol):
     def take_driver_away(self) -> None: ...
 
 
+class PartitionBench(Bench, Protocol):
+    """Cards whose partition mode changes at once."""
+
+    small: contract.MakePartition
+    """A partition at the start of the card, beside which another of it fits."""
+    beside: contract.MakePartition
+    across: contract.MakePartition
+    """A larger one that takes the places of both."""
+
+    def fail_making(self, card: int) -> None: ...
+    def mend_making(self, card: int) -> None: ...
+    def work(self, card: int) -> None:
+        """A process works on the card, in its first partition if there is one."""
+
+    def rest(self, card: int) -> None: ...
+
+
 class SimulatedBench:
     """Cards of the simulated maker."""
 
     vendor = "simulated"
     cards = 2
+    small = _make(19, 0, 1)
+    beside = _make(19, 1, 1)
+    across = _make(14, 0, 2)
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, partitionable: bool = False) -> None:
         self.settings = contract.VendorSettings(host_root=str(root), host_root_on_node="/mnt/host")
         self._bench = simulated.Bench(root)
-        self._bench.write(simulated.make(self.cards))
+        kind = simulated.partitionable if partitionable else simulated.make
+        self._bench.write(kind(self.cards))
 
     def hang(self, card: int) -> None:
         self._bench.change_card(card, hangs=True)
@@ -74,6 +101,18 @@ class SimulatedBench:
         fault = contract.Fault(reason="RowRemapPending", message="A row is to be remapped.")
         self._bench.change_reading(card, faults=(fault,))
 
+    def fail_making(self, card: int) -> None:
+        self._bench.change_card(card, making_fails=True)
+
+    def mend_making(self, card: int) -> None:
+        self._bench.change_card(card, making_fails=False)
+
+    def work(self, card: int) -> None:
+        self._bench.change_card(card, used=True)
+
+    def rest(self, card: int) -> None:
+        self._bench.change_card(card, used=False)
+
     def take_driver_away(self) -> None:
         away = contract.DriverState(ready=False, reason="DriverNotLoaded", message="No module.")
         self._bench.change(driver=away)
@@ -83,13 +122,18 @@ class NvidiaBench:
     """Cards of a simulated NVIDIA host: the product's NVML code on the mock library."""
 
     vendor = "nvidia"
+    small = _make(19, 0, 1)
+    beside = _make(19, 1, 1)
+    across = _make(9, 0, 4)
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, name: str = "a30-x2") -> None:
-        self.tree, self.folder = root / "root", root / "simulation"
+        # Inside the tree, so that a link of the tree leads to the files the driver keeps.
+        self.tree = root / "root"
+        self.folder = self.tree / "run/simulation"
         self.settings = contract.VendorSettings(
             host_root=str(self.tree), host_root_on_node="/mnt/host"
         )
-        self._artifacts = simulation.build_native(places.cache())
+        self.artifacts = simulation.build_native(places.cache())
         self.machine = machine.load(name)
         self.cards = len(self.machine.cards)
         self.libraries = tree_driver.library_folder(self.machine)
@@ -97,10 +141,13 @@ class NvidiaBench:
             self.machine,
             self.tree,
             simulation=self.folder,
-            artifacts=self._artifacts,
+            artifacts=self.artifacts,
             boot_id=BOOT_ID,
         )
-        simulation.Simulation.create(self.machine, self.folder, artifacts=self._artifacts)
+        simulation.Simulation.create(self.machine, self.folder, artifacts=self.artifacts)
+        capabilities = self.tree / "proc/driver/nvidia/capabilities"
+        shutil.rmtree(capabilities, ignore_errors=True)
+        capabilities.symlink_to("/run/simulation/proc/driver/nvidia/capabilities")
         monkeypatch.setenv("GPUDECK_SIMULATION", str(self.folder))
         monkeypatch.setenv("GPUDECK_SIMULATION_DEV", str(self.tree / "dev"))
 
@@ -112,16 +159,13 @@ class NvidiaBench:
         """Turn knobs of the mock's host."""
         self._simctl("host", str(self.folder), *knobs)
 
-    def partition(self, card: int, profiles: str) -> None:
+    def partition(self, card: int, profiles: str, *, compute: bool = True) -> None:
         """Make MIG instances with the mock's own nvidia-smi."""
-        make = ["mig", "-i", str(card), "-cgi", profiles, "-C"]
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(self._artifacts)}
-        subprocess.run(
-            [str(self._artifacts / "nvidia-smi"), *make],
-            check=True,
-            capture_output=True,
-            env=environment,
-        )
+        self._smi("mig", "-i", str(card), "-cgi", profiles, *(["-C"] if compute else []))
+
+    def compute_instance(self, card: int, profile: str) -> None:
+        """Make a compute instance in the card's GPU instances."""
+        self._smi("mig", "-i", str(card), "-cci", profile)
 
     def hang(self, card: int) -> None:
         self.turn(card, "hang=1")
@@ -146,11 +190,31 @@ class NvidiaBench:
     def damage(self, card: int) -> None:
         self.turn(card, "remap-pending=1")
 
+    def fail_making(self, card: int) -> None:
+        self.turn(card, "fail.nvmlGpuInstanceCreateComputeInstance=999")
+
+    def mend_making(self, card: int) -> None:
+        self.turn(card, "fail.nvmlGpuInstanceCreateComputeInstance=0")
+
+    def work(self, card: int) -> None:
+        folder = self.folder / f"proc/driver/nvidia/capabilities/gpu{card}/mig"
+        instances = sorted(path.name.removeprefix("gi") for path in folder.glob("gi*"))
+        where = f":100:{instances[0]}:0" if instances else ""
+        self.turn(card, f"busy=4242:100{where}")
+
+    def rest(self, card: int) -> None:
+        self.turn(card, "idle=4242")
+
     def take_driver_away(self) -> None:
         self.turn_host("init=9")
 
+    def _smi(self, *words: str) -> None:
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(self.artifacts)}
+        command = [str(self.artifacts / "nvidia-smi"), *words]
+        subprocess.run(command, check=True, capture_output=True, env=environment)
+
     def _simctl(self, *words: str) -> None:
-        subprocess.run([str(self._artifacts / "simctl"), *words], check=True, capture_output=True)
+        subprocess.run([str(self.artifacts / "simctl"), *words], check=True, capture_output=True)
 
 
 def make(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
@@ -160,3 +224,12 @@ def make(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     if os.geteuid() != 0:
         pytest.skip("device nodes of the simulated host can be made by root only")
     return NvidiaBench(root, monkeypatch)
+
+
+def make_partitionable(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> PartitionBench:
+    """A bench by name whose cards' mode changes at once."""
+    if name == "simulated":
+        return SimulatedBench(root, partitionable=True)
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    return NvidiaBench(root, monkeypatch, "h100-x8")

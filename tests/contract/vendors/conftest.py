@@ -31,6 +31,9 @@ class Library:
     async def read(self, address: str, *, seconds: float = SECONDS) -> contract.CardReading:
         return await self.process.read(address, deadline_seconds=seconds)
 
+    async def act(self, address: str, action: contract.Action) -> contract.Partition | None:
+        return await self.process.act(address, action, deadline_seconds=SECONDS)
+
     async def event_of(self, xid: int) -> contract.CardEvent:
         """Wait for the event with that number."""
         async with asyncio.timeout(SECONDS):
@@ -47,6 +50,22 @@ def bench(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> benches.Bench:
     return benches.make(request.param, tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=["simulated", "nvidia-on-mock"])
+def split(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> benches.PartitionBench:
+    """A bench whose cards can be partitioned."""
+    return benches.make_partitionable(request.param, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+async def splitting(split: benches.PartitionBench) -> AsyncIterator[Library]:
+    """The library of `split`, open."""
+    async for each in start(split):
+        assert (await each.open()).ready
+        yield each
 
 
 @pytest.fixture

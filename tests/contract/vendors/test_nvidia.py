@@ -2,6 +2,8 @@
 """NVIDIA's side of the contract, on the mock NVML: models, faults, files."""
 
 import os
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -294,3 +296,146 @@ def test_only_graphics_and_compute_functions_are_cards(
     assert [site.address for site in nvidia_vendor(bench).sites()] == [
         card.address for card in bench.machine.cards
     ]
+
+
+@pytest.fixture
+def hopper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> benches.NvidiaBench:
+    made = benches.make_partitionable("nvidia-on-mock", tmp_path, monkeypatch)
+    assert isinstance(made, benches.NvidiaBench)
+    return made
+
+
+async def act(
+    bench: benches.NvidiaBench, *actions: contract.Action
+) -> list[contract.Partition | None]:
+    """Act on the first card in a process of its own."""
+    process = await calling.Program(vendor="nvidia", settings=bench.settings).start(
+        lambda events: None, lambda: None
+    )
+    try:
+        assert (await process.open(deadline_seconds=20)).ready
+        address = nvidia_vendor(bench).sites()[0].address
+        return [await process.act(address, each, deadline_seconds=20) for each in actions]
+    finally:
+        await process.kill()
+
+
+def list_gpus(bench: benches.NvidiaBench, dev: Path) -> str:
+    """What the maker's own program finds with the device nodes in a folder."""
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(bench.artifacts),
+        "GPUDECK_SIMULATION_DEV": str(dev),
+    }
+    return subprocess.run(
+        [str(bench.artifacts / "nvidia-smi"), "-L"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    ).stdout
+
+
+async def test_the_nodes_of_a_partition_show_that_partition_and_no_other(
+    hopper: benches.NvidiaBench, tmp_path: Path
+) -> None:
+    one, other = await act(hopper, hopper.small, hopper.beside)
+    assert one is not None
+    assert other is not None
+    card = (await read_all(hopper))[0]
+    given = nvidia_vendor(hopper).inject(
+        [contract.Use(card=card, partition=other)],
+        driver_version=hopper.machine.driver.version,
+        hook_path="",
+    )
+    for node in (*given.shared.device_nodes, *given.uses[0].edits.device_nodes):
+        path = tmp_path / "container" / node.path.removeprefix("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(node.major, node.minor))
+    seen = list_gpus(hopper, tmp_path / "container/dev")
+    assert other.uuid in seen
+    assert one.uuid not in seen
+    assert seen.count("GPU-") == 1
+
+
+async def test_a_partition_whose_nodes_nobody_made_yet_is_given_by_number(
+    hopper: benches.NvidiaBench,
+) -> None:
+    (made,) = await act(hopper, hopper.small)
+    card = (await read_all(hopper))[0]
+    gate = hopper.tree / "dev/nvidia-caps"
+    before = {path.name: path.stat().st_rdev for path in gate.iterdir()}
+    for path in gate.iterdir():
+        path.unlink()
+    given = nvidia_vendor(hopper).inject(
+        [contract.Use(card=card, partition=made)],
+        driver_version=hopper.machine.driver.version,
+        hook_path="",
+    )
+    _, *gates = given.uses[0].edits.device_nodes
+    assert len(gates) == 2
+    for node in gates:
+        name = node.path.rpartition("/")[2]
+        assert os.makedev(node.major, node.minor) == before[name]
+        assert node.host_path == f"/mnt/host/dev/nvidia-caps/{name}"
+
+
+async def test_a_gpu_instance_left_half_made_is_told_and_finished(
+    hopper: benches.NvidiaBench,
+) -> None:
+    """As a kill between the two steps leaves it."""
+    hopper.turn(0, "mig-mode=1")
+    hopper.partition(0, "19:0", compute=False)
+    card = (await read_all(hopper))[0]
+    (half,) = card.partitions
+    assert (half.uuid, half.profile_id, half.start) == ("", 19, 0)
+    (made,) = await act(hopper, hopper.small)
+    assert made is not None
+    assert made.uuid
+    assert (await read_all(hopper))[0].partitions == (made,)
+
+
+async def test_a_gpu_instance_left_half_made_can_be_removed(hopper: benches.NvidiaBench) -> None:
+    hopper.turn(0, "mig-mode=1")
+    hopper.partition(0, "19:0", compute=False)
+    place = hopper.small.placement
+    await act(hopper, contract.RemovePartition(profile_id=19, placement=place))
+    assert (await read_all(hopper))[0].partitions == ()
+
+
+async def test_an_instance_that_somebody_split_further_is_left_alone(
+    hopper: benches.NvidiaBench,
+) -> None:
+    hopper.turn(0, "mig-mode=1")
+    hopper.partition(0, "9:0", compute=False)
+    hopper.compute_instance(0, "0")  # The profile 1c.3g.40gb.
+    with pytest.raises(errors.ConflictError) as caught:
+        await act(hopper, hopper.across)
+    assert caught.value.reason == "PartitionSplit"
+    (there,) = (await read_all(hopper))[0].partitions
+    assert there.profile == "1c.3g.40gb"
+
+
+async def test_ampere_keeps_its_mode_and_says_what_to_do(nvidia: benches.NvidiaBench) -> None:
+    """Its mode changes by a reset, which is the administrator's to choose."""
+    assert not (await read_all(nvidia))[0].dynamic
+    profile = next(each for each in (await read_all(nvidia))[0].profiles if each.slices == 1)
+    wanted = contract.MakePartition(profile_id=profile.profile_id, placement=profile.placements[0])
+    with pytest.raises(errors.UnsupportedError) as caught:
+        await act(nvidia, wanted)
+    assert caught.value.reason == "PartitioningNeedsReset"
+    assert "nvidia-smi -i" in caught.value.message
+    nvidia.turn(0, "mig-mode=1")
+    (made,) = await act(nvidia, wanted)
+    assert (await read_all(nvidia))[0].partitions == (made,)
+
+
+async def test_a_mode_that_the_driver_refuses_is_not_left_wanted(
+    hopper: benches.NvidiaBench,
+) -> None:
+    hopper.work(0)
+    with pytest.raises(errors.BusyError):
+        await act(hopper, contract.SetPartitioning(enabled=True))
+    hopper.rest(0)
+    hopper.turn(0, "reset=1")  # A mode that is still wanted comes with the next reset.
+    assert (await read_all(hopper))[0].mode is contract.PartitioningMode.DISABLED

@@ -8,7 +8,13 @@ from collections.abc import AsyncIterator, Callable
 from gpudeck.vendors import calling, contract, probing, records, registry, supervisor
 
 FAST = supervisor.Timing(
-    poll=0.05, shortest_pause=0.01, read=0.5, open=3.0, first_inventory=10.0, longest_backoff=0.05
+    poll=0.05,
+    shortest_pause=0.01,
+    read=0.5,
+    act=0.5,
+    open=3.0,
+    first_inventory=10.0,
+    longest_backoff=0.05,
 )
 FAST_PROBES = probing.Timing(every=0.1, open=3.0, read=0.5)
 
@@ -19,6 +25,7 @@ class Watched:
     def __init__(self) -> None:
         self.published: list[records.Inventory] = []
         self.changed = asyncio.Event()
+        self.supervisor: supervisor.Supervisor
 
     def publish(self, inventory: records.Inventory) -> None:
         self.published.append(inventory)
@@ -47,15 +54,14 @@ async def watching(vendor: str, settings: contract.VendorSettings) -> AsyncItera
     """Watch a maker's cards until the block ends."""
     watched = Watched()
     program = calling.Program(vendor=vendor, settings=settings)
-    running = asyncio.create_task(
-        supervisor.Supervisor(
-            registry.load(vendor).vendor(settings),
-            program,
-            watched.publish,
-            timing=FAST,
-            probe_timing=FAST_PROBES,
-        ).run()
+    watched.supervisor = supervisor.Supervisor(
+        registry.load(vendor).vendor(settings),
+        program,
+        watched.publish,
+        timing=FAST,
+        probe_timing=FAST_PROBES,
     )
+    running = asyncio.create_task(watched.supervisor.run())
     try:
         yield watched
     finally:
