@@ -19,7 +19,7 @@ import grpc
 from grpc import aio
 
 from gpudeck import errors, logs
-from gpudeck.adapter import preparing, wire
+from gpudeck.adapter import metrics, preparing, wire
 from gpudeck.adapter.v1 import adapter_pb2 as pb
 from gpudeck.adapter.v1 import adapter_pb2_grpc
 from gpudeck.vendors import contract, records
@@ -47,6 +47,7 @@ class Feed:
         self.revision += 1
         self._changed.set()
         self._changed = asyncio.Event()
+        metrics.published(inventory)
         log.info("Inventory changed", revision=self.revision, cards=len(inventory.cards))
 
     async def after(self, revision: int) -> records.Inventory:
@@ -57,7 +58,7 @@ class Feed:
 
 
 class Adapter(adapter_pb2_grpc.AdapterServicer):
-    """The four methods; what each promises is written in adapter.proto."""
+    """The methods; what each promises is written in adapter.proto."""
 
     def __init__(
         self,
@@ -98,14 +99,21 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         self, request: pb.PrepareRequest, context: Context
     ) -> pb.PrepareResponse:
         await self._need_inventory(context)
-        return await self._preparing.prepare(request)
+        with metrics.timed("prepare"):
+            return await self._preparing.prepare(request)
 
     async def Unprepare(  # noqa: N802
         self, request: pb.UnprepareRequest, context: Context
     ) -> pb.UnprepareResponse:
         if any(device.HasField("partition") for each in request.claims for device in each.devices):
             await self._need_inventory(context)
-        return await self._preparing.unprepare(request)
+        with metrics.timed("unprepare"):
+            return await self._preparing.unprepare(request)
+
+    async def Metrics(  # noqa: N802
+        self, request: pb.MetricsRequest, context: Context
+    ) -> pb.MetricsResponse:
+        return pb.MetricsResponse(text=metrics.render())
 
     async def _need_inventory(self, context: Context) -> None:
         if self._feed.inventory is None:

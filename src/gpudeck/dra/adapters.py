@@ -56,6 +56,7 @@ class Adapter:
         self._identify = self._unary("Identify", adapter_pb2.IdentifyResponse)
         self._prepare = self._unary("Prepare", adapter_pb2.PrepareResponse)
         self._unprepare = self._unary("Unprepare", adapter_pb2.UnprepareResponse)
+        self._metrics = self._unary("Metrics", adapter_pb2.MetricsResponse)
         self._watch: Any = self._channel.unary_stream(
             f"{_SERVICE}WatchCards",
             request_serializer=adapter_pb2.WatchCardsRequest.SerializeToString,
@@ -161,6 +162,16 @@ class Adapter:
         """Give back what `prepare` made. Raises UnavailableError."""
         response: adapter_pb2.UnprepareResponse = await _called(self._unprepare, request)
         return response
+
+    async def metrics(self) -> bytes:
+        """Return the adapter's metrics, nothing if it does not answer."""
+        try:
+            answer = await self._metrics(adapter_pb2.MetricsRequest(), timeout=IDENTIFY_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            log.debug("No metrics of the adapter", error=error.details())
+            return b""
+        text: bytes = answer.text
+        return text
 
 
 async def _called(method: Any, request: Any) -> Any:

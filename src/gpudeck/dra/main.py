@@ -38,6 +38,8 @@ log = logs.get(__name__)
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 EFFECTS = ("NoSchedule", "NoExecute")
+RELEASE_SECONDS = 5.0
+"""How soon the removal of a partition that is still in use is tried again."""
 WAIT_SECONDS = 60.0
 """How often a plugin says that it waits for another one."""
 
@@ -103,7 +105,23 @@ class Plugin:
             group.create_task(self.recorder.run(), name="events")
             group.create_task(self._health(), name="health")
             group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._release(), name="releasing")
             group.create_task(self._serve(), name="kubelet")
+
+    async def _release(self) -> None:
+        """Have removed what was left of claims, whenever the adapter is there, for ever."""
+        changed = asyncio.Event()
+        self.adapter.subscribe(changed.set)
+        self.ledger.subscribe(lambda: self._loop.call_soon_threadsafe(changed.set))
+        while True:
+            await changed.wait()
+            changed.clear()
+            try:
+                if self.adapter.is_connected and not await self.preparer.release():
+                    await asyncio.sleep(RELEASE_SECONDS)
+                    changed.set()
+            except BusyError as error:
+                log.warning("Cannot look for partitions to remove", error=error)
 
     async def _write(self) -> None:
         """Write to the API server while no other plugin of this node does.
@@ -150,10 +168,14 @@ class Plugin:
     async def _metrics(self) -> None:
         await serving.metrics(
             self.settings.metrics_port,
-            metrics.text,
+            self.metrics,
             guard=reviewing.Guard(self._api, "/metrics"),
             certificate=certificates.self_signed,
         )
+
+    async def metrics(self) -> bytes:
+        """Return the text of /metrics: the plugin's own, and that of the adapter of its pod."""
+        return await metrics.text() + await self.adapter.metrics()
 
 
 @contextlib.asynccontextmanager

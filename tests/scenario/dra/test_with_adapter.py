@@ -17,6 +17,7 @@ from tests.scenario.dra.standins import device
 
 from gpudeck.adapter import main
 from gpudeck.adapter.settings import Settings
+from gpudeck.dra import main as plugins
 from gpudeck.kubelet import registering
 from gpudeck.vendors.simulated import machine
 
@@ -88,6 +89,24 @@ async def test_a_prepare_after_a_restart_of_the_adapter_waits_for_its_cards(
         bench.change(opening_hangs=False)
         assert (await prepared)["uid-c"].error == ""
         await world.stop()
+
+
+async def test_the_plugins_page_has_the_adapters_metrics_while_it_answers(stopped: World) -> None:
+    await stopped.adapter.stop()
+    machine.Bench(stopped.folder).write(machine.make(2))
+    async with adapter(stopped), plugins.opened(stopped.settings()) as plugin:
+        await stopped.until(lambda: registering.answers(stopped.adapter.socket))
+        text = (await plugin.metrics()).decode()
+    assert "gpudeck_dra_prepared_claims" in text
+    assert "gpudeck_adapter_driver_ready" in text
+
+
+async def test_the_plugins_page_is_there_without_the_adapter(stopped: World) -> None:
+    await stopped.adapter.stop()
+    async with plugins.opened(stopped.settings()) as plugin:
+        text = (await plugin.metrics()).decode()
+    assert "gpudeck_dra_prepared_claims" in text
+    assert "gpudeck_adapter_" not in text
 
 
 def claim_of(world: World, name: str) -> dict[str, object]:

@@ -193,3 +193,17 @@ async def test_unprepare_succeeds_for_a_claim_that_never_was(tmp_path: Path) -> 
         answer = await served.stub.Unprepare(request, timeout=5)
         assert [each.uid for each in answer.claims] == ["never"]
         assert not answer.claims[0].HasField("error")
+
+
+async def test_its_metrics_tell_the_verdicts_of_the_cards_that_are_there(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        served.publish()
+        await served.stub.Unprepare(pb.UnprepareRequest())
+        text = (await served.stub.Metrics(pb.MetricsRequest())).text.decode()
+        for card in served.host.cards:
+            assert f'gpudeck_adapter_card_healthy{{address="{card.site.address}"}} 1.0' in text
+        assert "gpudeck_adapter_driver_ready 1.0" in text
+        assert 'gpudeck_adapter_call_seconds_count{call="unprepare"}' in text
+        served.feed.publish(records.Inventory())
+        text = (await served.stub.Metrics(pb.MetricsRequest())).text.decode()
+        assert "gpudeck_adapter_card_healthy{" not in text

@@ -46,6 +46,16 @@ TIME_SLICE_SHORT: TimeSlice
 TIME_SLICE_MEDIUM: TimeSlice
 TIME_SLICE_LONG: TimeSlice
 
+class MetricsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MetricsResponse(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: bytes
+    def __init__(self, text: _Optional[bytes] = ...) -> None: ...
+
 class IdentifyRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
