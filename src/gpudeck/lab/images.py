@@ -2,7 +2,7 @@
 """The lab's images: the product, a workload, and pause; each layer built once.
 
 - base: Debian with Python, made by debootstrap, without documents and caches
-- product = base + the locked wheels + nvidia-cdi-hook and gpudeck itself
+- product = base + the locked wheels + the hooks and gpudeck itself
 - workload = base + gpu-burn; no file of a card's maker: those come by CDI or not at all
 - pause = one static program
 
@@ -39,6 +39,7 @@ USER = 65532
 _RECIPE = "1"
 """Counted up when the way a layer is made changes in a way that its inputs do not show."""
 _KEPT_LAYOUTS = 4
+_MEMORY_HOOK = "gpudeck-memory-limits"
 _UNUSED = (
     "usr/share/doc",
     "usr/share/man",
@@ -79,7 +80,12 @@ def ensure(report: Report, *, programs: Path, native: Path) -> Images:
     with places.exclusive("images"):
         base = _base_layer(report)
         wheels = _layer("wheels", _wheels_key(), _fill_wheels, report)
-        own = _layer("gpudeck", _own_key(programs), lambda tree: _fill_own(tree, programs), report)
+        own = _layer(
+            "gpudeck",
+            _own_key(programs, native),
+            lambda tree: _fill_own(tree, programs, native),
+            report,
+        )
         burn = _layer(
             "gpu-burn",
             _native_key(native, "gpu-burn"),
@@ -240,13 +246,20 @@ def _own_files() -> list[Path]:
     ]
 
 
-def _own_key(programs: Path) -> str:
+def _own_key(programs: Path, native: Path) -> str:
     package = Path(gpudeck.__file__).parent
     hook = (programs / "nvidia-cdi-hook").resolve().parent.name
-    return places.digest(_own_files(), hook, _LAUNCHER, _RECIPE, relative_to=package)
+    return places.digest(
+        _own_files(),
+        hook,
+        _native_key(native, _MEMORY_HOOK),
+        _LAUNCHER,
+        _RECIPE,
+        relative_to=package,
+    )
 
 
-def _fill_own(tree: Path, programs: Path) -> None:
+def _fill_own(tree: Path, programs: Path, native: Path) -> None:
     package = Path(gpudeck.__file__).parent
     for source in _own_files():
         target = tree / "opt/gpudeck/gpudeck" / source.relative_to(package)
@@ -254,6 +267,7 @@ def _fill_own(tree: Path, programs: Path) -> None:
         shutil.copyfile(source, target)
     _compile(tree / "opt/gpudeck/gpudeck", tree)
     _copy(programs, "nvidia-cdi-hook", tree / "usr/bin")
+    _copy(native, _MEMORY_HOOK, tree / "usr/bin")
     # Every Python in the container finds gpudeck: the adapter starts children of its own.
     packages = tree / "usr/lib/python3/dist-packages"
     packages.mkdir(parents=True)

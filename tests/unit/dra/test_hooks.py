@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from gpudeck.dra import hooks
+from gpudeck.host import programs
 
 
 def test_the_program_is_copied_once_and_can_be_run(tmp_path: Path) -> None:
@@ -40,3 +41,12 @@ def test_a_copy_of_the_wrong_size_is_made_again(tmp_path: Path) -> None:
 
 def test_an_image_without_the_program_has_no_hooks(tmp_path: Path) -> None:
     assert hooks.install(tmp_path / "none", tmp_path) == ""
+
+
+def test_our_own_program_comes_along(tmp_path: Path) -> None:
+    program = tmp_path / "cdi-hook"
+    program.write_bytes(b"theirs")
+    (tmp_path / "gpudeck-memory-limits").write_bytes(b"ours")
+    installed = Path(hooks.install(program, tmp_path))
+    name = programs.installed_name("gpudeck-memory-limits", b"ours")
+    assert installed.with_name(name).read_bytes() == b"ours"

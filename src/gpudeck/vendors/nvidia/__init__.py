@@ -9,7 +9,10 @@ instances  makes and removes MIG instances
 checks     one card → what is wrong with it now
 xids       numbers the driver raises → the card's fault or the application's
 driver     `contract.Vendor`: the PCI bus, and what containers need
+slicing    what a card offers to shares; its time slice
+limits     whether the driver can keep a container to an amount of memory
 capabilities  the device nodes of one MIG partition
+sharing    edits of a share: the card, and the hook that limits memory
 files      which files of the node belong to the driver
 """
 

@@ -18,7 +18,7 @@ from gpudeck import errors, logs
 from gpudeck.host import pci
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import capabilities, files
+from gpudeck.vendors.nvidia import capabilities, files, sharing
 
 log = logs.get(__name__)
 
@@ -80,7 +80,10 @@ class NvidiaVendor:
         look = self._root.look()
         return contract.Injection(
             shared=self._shared(look, driver_version, hook_path),
-            uses=tuple(contract.UseEdits(edits=self._use(look, use, hook_path)) for use in uses),
+            uses=tuple(
+                sharing.edits(look, use, self._use(look, use, hook_path), hook_path=hook_path)
+                for use in uses
+            ),
         )
 
     def _shared(self, look: host.Root, version: str, hook_path: str) -> contract.Edits:

@@ -34,7 +34,6 @@ _PROGRAMS = (
     "nvidia-persistenced",
     "nvidia-smi",
 )
-_PROGRAM_FOLDERS = ("/usr/bin", "/usr/sbin", "/opt/bin")
 _CONFIGURATION = (
     "/etc/OpenCL/vendors/nvidia.icd",
     "/etc/vulkan/icd.d/nvidia_icd.json",
@@ -84,7 +83,7 @@ def find(root: host.Root, version: str) -> DriverFiles:
 
 def stamp(root: host.Root) -> tuple[object, ...]:
     """A value that changes when files of the driver come or go; cheap to get."""
-    watched = (*paths.LIBRARY_FOLDERS, *_PROGRAM_FOLDERS, "/usr/share/glvnd/egl_vendor.d")
+    watched = (*paths.LIBRARY_FOLDERS, *paths.PROGRAM_FOLDERS, "/usr/share/glvnd/egl_vendor.d")
     sockets = tuple(root.exists(path) for path in _SOCKETS)
     return (*(root.stamp(path) for path in watched), sockets)
 
@@ -138,7 +137,7 @@ def _other_links(folder: str, version: str, libraries: tuple[str, ...]) -> list[
 def _programs(root: host.Root) -> list[str]:
     found = []
     for program in _PROGRAMS:
-        for folder in _PROGRAM_FOLDERS:
+        for folder in paths.PROGRAM_FOLDERS:
             if root.exists(f"{folder}/{program}"):
                 found.append(f"{folder}/{program}")
                 break

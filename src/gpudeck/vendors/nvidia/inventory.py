@@ -14,7 +14,7 @@ import pynvml
 
 from gpudeck.devices.identities import PciAddress
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import mig
+from gpudeck.vendors.nvidia import mig, slicing
 from gpudeck.vendors.nvidia.nvml import Nvml
 
 Handle = Any
@@ -71,6 +71,7 @@ class Inventory:
             profiles=profiles,
             mode=mig.mode(mode[0] if mode is not None else None),
             dynamic=mode is not None and mig.is_dynamic(nvml, handle, capability),
+            share_support=slicing.support(nvml, handle, capability),
             partitions=mig.read_partitions(nvml, handle, profiles) if enabled else (),
         )
 

@@ -24,8 +24,6 @@ from gpudeck.vendors.nvidia import paths
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LIBRARY = "libnvidia-ml.so.1"
-
 # What means that the card, the driver or this mode has no such thing.
 _LACKING = frozenset(
     {
@@ -94,11 +92,11 @@ class Nvml:
 
     def open(self) -> contract.DriverState:
         """Load and initialise; the state says why that failed."""
-        found = find(self._root)
+        found = paths.find_library(self._root)
         if found is None:
             return _not_ready(
                 "DriverLibraryNotFound",
-                f"no {LIBRARY} on the node in {', '.join(paths.LIBRARY_FOLDERS)}; "
+                f"no {paths.LIBRARY} on the node in {', '.join(paths.LIBRARY_FOLDERS)}; "
                 "is the driver installed?",
             )
         try:
@@ -120,6 +118,10 @@ class Nvml:
             api_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
         )
 
+    def enter(self, name: str) -> None:
+        """Note what is about to be entered, where that is no function of nvidia-ml-py."""
+        self._progress(name)
+
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of nvidia-ml-py. Raises QueryError."""
         name = function.__name__
@@ -137,15 +139,6 @@ class Nvml:
             if error.lacking:
                 return None
             raise
-
-
-def find(root: host.Root) -> str | None:
-    """Where the node has the library, as a path of the node."""
-    for folder in paths.LIBRARY_FOLDERS:
-        path = f"{folder}/{LIBRARY}"
-        if root.exists(path):
-            return path
-    return None
 
 
 def _not_ready(reason: str, meaning: str) -> contract.DriverState:

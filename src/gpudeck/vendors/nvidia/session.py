@@ -19,7 +19,7 @@ import pynvml
 from gpudeck import errors, logs
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import checks, instances, inventory, xids
+from gpudeck.vendors.nvidia import checks, instances, inventory, slicing, xids
 from gpudeck.vendors.nvidia.nvml import Nvml, QueryError
 
 log = logs.get(__name__)
@@ -43,8 +43,8 @@ class NvmlLibrary:
     """One node's NVML."""
 
     def __init__(self, settings: contract.VendorSettings, progress: contract.Progress) -> None:
-        root = host.Root(settings.host_root, on_node=settings.host_root_on_node)
-        self._nvml = Nvml(root, progress)
+        self._root = host.Root(settings.host_root, on_node=settings.host_root_on_node)
+        self._nvml = Nvml(self._root, progress)
         self._inventory = inventory.Inventory(self._nvml)
         self._set: Any = None
         self._old_sets: list[Any] = []
@@ -97,6 +97,8 @@ class NvmlLibrary:
                 partitioning.remove(action)
             case contract.SetPartitioning():
                 partitioning.set_mode(action.enabled)
+            case contract.SetTimeSlice():
+                slicing.set_time_slice(self._nvml, self._root, card.uuid, action.interval)
             case _:
                 raise errors.UnsupportedError(
                     f"{card.address}: {type(action).__name__} is not offered for this card.",

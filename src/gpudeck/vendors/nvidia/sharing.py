@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a container needs of a card that it shares: the card, and a limit of its memory.
+
+The limit is set when the container is created, by a hook of ours (native/hook): the one of
+NVIDIA's toolkit (1.20) has one amount for all cards of a container, and fails the
+container where a limit cannot be kept. Ours says why and lets it start. Called by `driver`.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import msgspec
+
+from gpudeck import errors
+from gpudeck.host import programs
+from gpudeck.host import root as host
+from gpudeck.vendors import contract
+from gpudeck.vendors.nvidia import paths
+
+PROGRAM = PurePosixPath("/usr/bin/gpudeck-memory-limits")
+"""In the image. `dra.hooks` copies it to the node, beside NVIDIA's program."""
+_STAGE = "createRuntime"
+"""The first process is in its cgroup then, and hooks still see the node (OCI runtime 1.2)."""
+
+
+def edits(
+    root: host.Root, use: contract.Use, of_card: contract.Edits, *, hook_path: str
+) -> contract.UseEdits:
+    """Edits of a share: those of the card, and the hook that limits memory where it can be."""
+    share = use.share
+    if share is None or share.memory_bytes is None or use.admin_access:
+        return contract.UseEdits(edits=of_card)
+    if not share.enforce_memory:
+        return contract.UseEdits(
+            edits=of_card, limits_memory_message="The claim wants its amount reported only."
+        )
+    support = use.card.share_support
+    if not support.memory_limits:
+        return contract.UseEdits(edits=of_card, limits_memory_message=support.memory_limits_message)
+    hook = _hook(root, hook_path, use.card.uuid, share.memory_bytes)
+    if hook is None:
+        return contract.UseEdits(
+            edits=of_card,
+            limits_memory_message=f"The image has no {PROGRAM}, so no limit is set.",
+        )
+    limited = msgspec.structs.replace(of_card, hooks=(*of_card.hooks, hook))
+    return contract.UseEdits(edits=limited, limits_memory=True)
+
+
+def _hook(root: host.Root, hook_path: str, uuid: str, amount: int) -> contract.Hook | None:
+    """The hook that adds `amount` bytes of the card to the container's limit.
+
+    None where the image lacks the program or nothing was installed on the node.
+    """
+    library = paths.find_library(root)
+    if not hook_path or library is None:
+        return None
+    try:
+        content = host.Root().read_bytes(str(PROGRAM))
+    except errors.NotFoundError:
+        return None
+    installed = programs.installed_name(PROGRAM.name, content)
+    return contract.Hook(
+        name=_STAGE,
+        path=str(PurePosixPath(hook_path).with_name(installed)),
+        args=(
+            PROGRAM.name,
+            "--library",
+            root.on_node(root.resolve(library)),
+            "--limit",
+            f"{uuid}={amount}",
+        ),
+    )
