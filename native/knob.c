@@ -256,8 +256,12 @@ const char *knob_apply(unsigned card, struct sim_state *state, const char *name,
     if (strncmp(name, "fail.", 5) == 0)
         return rule(state, name + 5, value);
     if (strcmp(name, "return") == 0) {
+        /* A card comes back to the bus by starting anew, without the instances it had. */
+        if (state->lost) {
+            memset(state->instances, 0, sizeof state->instances);
+            effects->instances = live;
+        }
         state->lost = state->recovery_action = 0;
-        /* A card comes back to the bus by starting anew. */
         sim_restart_energy(card);
         return NULL;
     }

@@ -439,3 +439,13 @@ async def test_a_mode_that_the_driver_refuses_is_not_left_wanted(
     hopper.rest(0)
     hopper.turn(0, "reset=1")  # A mode that is still wanted comes with the next reset.
     assert (await read_all(hopper))[0].mode is contract.PartitioningMode.DISABLED
+
+
+async def test_a_card_that_comes_back_to_the_bus_has_no_partitions(
+    hopper: benches.NvidiaBench,
+) -> None:
+    """So the claim whose Unprepare met the lost card owed nothing."""
+    await act(hopper, hopper.small)
+    hopper.lose(0)
+    hopper.find(0)
+    assert (await read_all(hopper))[0].partitions == ()
