@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The supervisor over real processes of the simulated maker."""
 
+import asyncio
 import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 from tests.contract.vendors import watching as watch
 
+from gpudeck import errors
 from gpudeck.vendors import contract, health
 from gpudeck.vendors.simulated import machine
 
@@ -187,3 +190,67 @@ def _library_processes() -> list[int]:
             if int(fields[1]) == os.getpid() and "gpudeck" in (folder / "comm").read_text():
                 found.append(int(folder.name))
     return found
+
+
+SMALL = contract.MakePartition(profile_id=19, placement=contract.Placement(start=0, size=1))
+
+
+def partitionable(root: Path) -> machine.Bench:
+    bench = machine.Bench(root)
+    bench.write(machine.partitionable(2))
+    return bench
+
+
+async def test_an_action_whose_caller_gave_up_comes_to_its_end(tmp_path: Path) -> None:
+    bench = partitionable(tmp_path)
+    async with watching(tmp_path) as watched:
+        await watched.until(lambda: watched.verdicts() == [GOOD] * 2)
+        address = watched.card(0).site.address
+        with bench.locked():  # The library waits for the host.
+            asked = asyncio.create_task(watched.supervisor.act(address, SMALL))
+            await asyncio.sleep(0)  # It has started.
+            asked.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asked
+        await watched.until(lambda: _partitions(watched) == 1)
+
+
+async def test_actions_at_once_take_turns_and_all_succeed(tmp_path: Path) -> None:
+    partitionable(tmp_path)
+    async with watching(tmp_path) as watched:
+        await watched.until(lambda: watched.verdicts() == [GOOD] * 2)
+        address = watched.card(0).site.address
+        places = [contract.Placement(start=start, size=1) for start in range(4)]
+        wanted = [contract.MakePartition(profile_id=19, placement=place) for place in places]
+        made = await asyncio.gather(*(watched.supervisor.act(address, each) for each in wanted))
+        assert [each.start for each in made if each is not None] == [0, 1, 2, 3]
+        assert _partitions(watched) == 4
+
+
+async def test_a_card_that_crashes_the_library_in_an_action_is_answered_at_once(
+    tmp_path: Path,
+) -> None:
+    bench = partitionable(tmp_path)
+    async with watching(tmp_path) as watched:
+        await watched.until(lambda: watched.verdicts() == [GOOD] * 2)
+        addresses = [card.site.address for card in watched.published[-1].cards]
+        bench.change_card(0, crashes=True)
+        with pytest.raises(errors.UnavailableError):
+            await watched.supervisor.act(addresses[0], SMALL)
+        await watched.until(lambda: watched.verdicts()[0] == ("Unhealthy", "LibraryCrashed"))
+        assert await watched.supervisor.act(addresses[1], SMALL) is not None
+
+
+async def test_a_card_that_is_not_on_the_bus_is_not_changed(tmp_path: Path) -> None:
+    partitionable(tmp_path)
+    async with watching(tmp_path) as watched:
+        await watched.until(lambda: watched.verdicts() == [GOOD] * 2)
+        with pytest.raises(errors.UnavailableError) as caught:
+            await watched.supervisor.act("0000:99:00.0", SMALL)
+        assert caught.value.reason == "CardNotReady"
+        assert "0000:99:00.0" in caught.value.message
+
+
+def _partitions(watched: watch.Watched) -> int:
+    reading = watched.card(0).reading
+    return len(reading.partitions) if reading is not None else 0
