@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gpudeck.api import labels, names, resource
+from gpudeck.api import attributes, deviceconfigs, labels, names, quantities, resource
 from gpudeck.api.meta import Wire
-from gpudeck.dra import configs
 from gpudeck.errors import ConflictError, InvalidError, UnavailableError
 
 
@@ -34,11 +33,43 @@ class HeldDevice(Wire):
     requests: list[str] = msgspec.field(default_factory=list)
     admin_access: bool | None = None
     share_id: str | None = msgspec.field(default=None, name="shareID")
+    profile: str | None = None
+    """Of a partition: the driver's name of its profile."""
+    size: int | None = None
+    """Of a partition: how many memory slices it takes; absent where that is not known yet."""
+    memory: int | None = None
+    """Of a share: the agreed bytes."""
+    cores: int | None = None
+    """Of a share: percent of the card's multiprocessors."""
+    interval: str | None = None
+    enforce: str | None = None
 
     @property
-    def is_exclusive(self) -> bool:
-        """Whether no other claim may hold the device at the same time."""
-        return not self.admin_access
+    def key(self) -> str:
+        """The device's name within its claim: two shares of one device differ by it."""
+        return f"{self.name}-{self.share_id}" if self.share_id else self.name
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether something has to be made for the claim, and removed after it."""
+        named = names.parse_device(self.name)
+        return named is not None and named.profile_id is not None and not self.admin_access
+
+    def excludes(self, other: HeldDevice) -> bool:
+        """Whether two claims must not hold the devices at the same time."""
+        if self.admin_access or other.admin_access:
+            return False
+        mine, theirs = names.parse_device(self.name), names.parse_device(other.name)
+        if mine is None or theirs is None or self.name == other.name:
+            is_shared = mine is not None and mine.type == attributes.TYPE_SHARE
+            return self.name == other.name and not is_shared
+        if mine.address != theirs.address:
+            return False
+        if mine.start is None or theirs.start is None:
+            return True
+        return mine.start < theirs.start + (other.size or 1) and theirs.start < mine.start + (
+            self.size or 1
+        )
 
 
 def devices(claim: resource.ResourceClaim, wanted: Reference, node: str) -> list[HeldDevice]:
@@ -67,15 +98,26 @@ def devices(claim: resource.ResourceClaim, wanted: Reference, node: str) -> list
                 field="status.allocation.devices.results",
                 allowed=names.pool_name(node),
             )
-    configs.check(allocation.devices.config or ())
-    return [_held(each) for each in ours]
+    given = allocation.devices.config or []
+    root = "status.allocation.devices.config"
+    deviceconfigs.check([(each.opaque, f"{root}[{place}]") for place, each in enumerate(given)])
+    return [_held(each, deviceconfigs.of_request(given, each.request)) for each in ours]
 
 
-def _held(result: resource.AllocatedDevice) -> HeldDevice:
+def _held(result: resource.AllocatedDevice, config: deviceconfigs.DeviceConfig) -> HeldDevice:
+    taken = {
+        name.removeprefix(f"{labels.DRIVER}/"): quantities.parse(amount)
+        for name, amount in (result.consumed_capacity or {}).items()
+    }
+    is_share = result.share_id is not None
     return HeldDevice(
         name=result.device,
         pool=result.pool,
         requests=[result.request.partition("/")[0]],
         admin_access=result.admin_access or None,
         share_id=result.share_id,
+        memory=taken.get(attributes.MEMORY),
+        cores=taken.get(attributes.CORES),
+        interval=config.interval if is_share else None,
+        enforce=config.enforce if is_share else None,
     )

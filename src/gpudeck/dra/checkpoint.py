@@ -48,6 +48,8 @@ class State(enum.StrEnum):
     COMPLETED = "PrepareCompleted"
     RECOVERED = "Recovered"
     """Found after the checkpoint was lost: holds its devices, is prepared anew when asked for."""
+    RELEASED = "Released"
+    """Given back, but what was made for it (a partition) is still to be removed."""
 
 
 class Entry(Wire):

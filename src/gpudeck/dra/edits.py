@@ -9,24 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.api import names
 from gpudeck.cdi import rendering, spec
 from gpudeck.dra.allocations import Reference
-from gpudeck.errors import GpudeckError, InvalidError, TerminalError, UnavailableError
+from gpudeck.errors import GpudeckError, TerminalError, UnavailableError
 
 _NO_EDITS = spec.ContainerEdits()
-
-
-def address_of(device: str) -> str:
-    """The PCI address of a whole card's device. Raises InvalidError for another kind."""
-    address = names.address_of_device(device)
-    if address is None:
-        raise InvalidError(
-            f"device {device!r} is not a card; allowed: names such as gpu-0000-1b-00-0",
-            reason="UnknownDevice",
-            allowed="names such as gpu-0000-1b-00-0",
-        )
-    return str(address)
 
 
 def refused(error: adapter_pb2.Error) -> GpudeckError:

@@ -24,20 +24,27 @@ log = logs.get(__name__)
 async def check_free(
     api: client.Client, content: Content, claim: Reference, devices: Sequence[HeldDevice]
 ) -> None:
-    """Raise BusyError when another claim holds one of the exclusive devices."""
-    wanted = {device.name for device in devices if device.is_exclusive}
+    """Raise BusyError when another claim holds a device that excludes one of `devices`."""
     for uid, entry in list(content.claims.items()):
         if uid == claim.uid:
             continue
-        shared = wanted & {device.name for device in entry.devices if device.is_exclusive}
-        if shared:
-            await _resolve(api, content, (uid, entry), sorted(shared))
+        taken = {
+            held.name for held in entry.devices if any(held.excludes(device) for device in devices)
+        }
+        if taken:
+            await _resolve(api, content, (uid, entry), sorted(taken))
 
 
 async def _resolve(
     api: client.Client, content: Content, holder: tuple[str, Entry], devices: Iterable[str]
 ) -> None:
     uid, entry = holder
+    if entry.state is State.RELEASED:
+        raise BusyError(
+            f"device {', '.join(devices)} of claim {entry} (UID {uid}) is being removed by the "
+            "adapter",
+            reason="DeviceBeingReleased",
+        )
     pods = await _pods(api, uid, entry)
     if pods:
         raise BusyError(

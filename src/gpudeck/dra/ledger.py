@@ -22,6 +22,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import msgspec
+
 from gpudeck import logs
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import checkpoint, events, metrics, recovering
@@ -141,7 +143,8 @@ class Ledger:
     async def clean(self) -> None:
         """Undo what a killed plugin left half done, at the start.
 
-        A whole card needs no undoing by the adapter, so this works while it is away.
+        Only a partition needs the adapter for that: its entry stays as Released until the
+        adapter has removed it, so this works while the adapter is away.
         """
         async with self.opened() as content:
             started = [
@@ -150,7 +153,13 @@ class Ledger:
                 if entry.state is checkpoint.State.STARTED
             ]
             for uid in started:
-                content.forget(uid)
+                entry = content.claims[uid]
+                if any(device.is_partition for device in entry.devices):
+                    content.claims[uid] = msgspec.structs.replace(
+                        entry, state=checkpoint.State.RELEASED, spec=None
+                    )
+                else:
+                    content.forget(uid)
             kept = {*content.claims, *content.quarantined}
             removed = await whole(self._sweep, kept)
             await self.save(content)

@@ -71,6 +71,8 @@ class Plugin:
             ),
         )
         self._loop = asyncio.get_running_loop()
+        self._left = asyncio.Event()
+        """Set when something of a claim may have been left to be removed."""
         self.ledger.subscribe(self._held_changed)
         self.reporter = reporting.Reporter(api, adapter, self.publisher, node)
         self.hook_path = ""
@@ -93,6 +95,7 @@ class Plugin:
     def _held_changed(self) -> None:
         # The checkpoint is written in threads.
         self._loop.call_soon_threadsafe(self.publisher.held_changed)
+        self._loop.call_soon_threadsafe(self._left.set)
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -110,9 +113,8 @@ class Plugin:
 
     async def _release(self) -> None:
         """Have removed what was left of claims, whenever the adapter is there, for ever."""
-        changed = asyncio.Event()
+        changed = self._left
         self.adapter.subscribe(changed.set)
-        self.ledger.subscribe(lambda: self._loop.call_soon_threadsafe(changed.set))
         while True:
             await changed.wait()
             changed.clear()

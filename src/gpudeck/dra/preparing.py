@@ -7,22 +7,24 @@ has changed since, because the files that it names are gone then. Another claim 
 object from the API, free devices and the adapter's edits; then, in this order:
 PrepareStarted in the checkpoint, the adapter, the CDI spec, PrepareCompleted. So a kill at
 any point leaves a state from which the next call, or `ledger.clean`, goes on. Unprepare
-works backwards and needs neither. What concerns one claim is its own error; others go on.
+works backwards and needs neither: what the adapter made (a partition) and cannot remove now
+stays in the checkpoint as Released, until `release` has had it removed. What concerns one
+claim is its own error; others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.api import resource, resources
+from gpudeck.api import names, resource, resources
 from gpudeck.cdi.files import Folder
-from gpudeck.dra import adapters, allocations, edits, holders, ledger, recovering
+from gpudeck.dra import adapters, allocations, edits, holders, ledger, recovering, requesting
 from gpudeck.dra.allocations import HeldDevice, Reference
 from gpudeck.dra.checkpoint import Content, Entry, State
 from gpudeck.errors import GpudeckError, NotFoundError, UnavailableError
@@ -86,10 +88,59 @@ class Preparer:
         """Give claims back; unknown ones succeed. Neither API server nor adapter is needed."""
         known = self._ledger.glance()
         refused = await self._give_back(known, claims)
-        done = [claim.uid for claim in claims if claim.uid not in refused]
         async with self._ledger.opened() as content:
-            await ledger.whole(self._forget, content, done)
+            done = [claim for claim in claims if claim.uid not in refused]
+            # What others may hold next is removed under the lock.
+            parts = [each for each in done if _has_partition(content.claims.get(each.uid))]
+            late = await self._remove(content, parts)
+            await ledger.whole(self._forget, content, [each.uid for each in done], late)
         return {claim.uid: refused.get(claim.uid) for claim in claims}
+
+    async def release(self) -> bool:
+        """Have the adapter remove what claims that were given back have left; may be repeated.
+
+        Returns whether nothing is left. Raises BusyError when claims keep the node busy.
+        """
+        if not self._released(self._ledger.glance()):
+            return True
+        async with self._ledger.opened() as content:
+            await self._release(content)
+            return not self._released(content)
+
+    async def _release(self, content: Content) -> None:
+        waiting = self._released(content)
+        if not waiting or not self._adapter.is_connected:
+            return
+        late = await self._remove(content, waiting)
+        gone = [claim.uid for claim in waiting if claim.uid not in late]
+        await ledger.whole(self._forget, content, gone, ())
+
+    def _released(self, content: Content) -> list[Reference]:
+        return [
+            Reference(uid, entry.namespace, entry.name)
+            for uid, entry in content.claims.items()
+            if entry.state is State.RELEASED
+        ]
+
+    async def _remove(self, content: Content, claims: Sequence[Reference]) -> set[str]:
+        """Have the partitions of claims removed; the UIDs of those that are still to be."""
+        if not claims:
+            return set()
+        asked = [(claim, content.claims[claim.uid].devices) for claim in claims]
+        if not self._adapter.is_connected:
+            return {claim.uid for claim in claims}
+        request = adapter_pb2.UnprepareRequest(
+            claims=[self._claim_request(claim, devices) for claim, devices in asked]
+        )
+        try:
+            answer = await self._adapter.unprepare(request)
+        except UnavailableError as error:
+            log.warning("Cannot remove partitions now", error=error)
+            return {claim.uid for claim in claims}
+        late = [each for each in answer.claims if each.HasField("error")]
+        for each in late:
+            log.warning("A partition cannot be removed yet", uid=each.uid, why=each.error.message)
+        return {each.uid for each in late}
 
     async def _fetch(self, claims: Sequence[Reference]) -> dict[str, Outcome]:
         """What each claim is allocated on this node, from the API server."""
@@ -113,6 +164,7 @@ class Preparer:
     ) -> dict[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         fresh: list[Fresh] = []
+        await self._release(content)
         for claim in claims:
             entry = content.claims.get(claim.uid)
             try:
@@ -143,7 +195,7 @@ class Preparer:
         try:
             answer = await self._adapter.prepare(self._request([fresh]))
             (prepared,) = answer.claims
-            spec = edits.spec_of(claim, _names(entry.devices), prepared)
+            spec = edits.spec_of(claim, _keys(entry.devices), prepared)
         except (GpudeckError, ValueError) as error:
             log.warning("Cannot renew a CDI spec", claim=claim, uid=claim.uid, error=error)
             return entry
@@ -156,9 +208,8 @@ class Preparer:
 
     def _driver(self, devices: Sequence[HeldDevice]) -> str | None:
         """The version of the driver that serves the devices; None when it is not known."""
-        cards = self._adapter.cards or {}
-        versions = (cards[each.name].driver.version for each in devices if each.name in cards)
-        return next(filter(None, versions), None)
+        found = (self._find(each) for each in devices)
+        return next((card.driver.version for card in found if card and card.driver.version), None)
 
     async def _begin(self, content: Content, claim: Reference, fetched: Outcome | None) -> Fresh:
         """Check everything that may refuse a claim and enter it, in memory, as started."""
@@ -170,10 +221,14 @@ class Preparer:
             raise fetched
         if content.is_partial:
             await self._add_claims(content)
-        for device in fetched:
-            self._card(device)
-        await holders.check_free(self._api, content, claim, fetched)
+        fetched = [self._described(device) for device in fetched]
         before = content.claims.get(claim.uid)
+        if before is not None and _has_partition(before) and before.devices != fetched:
+            raise UnavailableError(
+                f"claim {claim}: what was made for its last allocation is still to be removed",
+                reason="DeviceBeingReleased",
+            )
+        await holders.check_free(self._api, content, claim, fetched)
         content.claims[claim.uid] = Entry(
             state=State.STARTED, namespace=claim.namespace, name=claim.name, devices=fetched
         )
@@ -187,10 +242,18 @@ class Preparer:
 
     async def _finish(self, content: Content, fresh: Sequence[Fresh]) -> dict[str, Outcome]:
         """Have the adapter prepare, write the specs, and only then complete the entries."""
-        # For a whole card the adapter changes nothing, so it need not wait for the entry.
-        asked = asyncio.create_task(self._adapter.prepare(self._request(fresh)))
-        try:
+        request = self._request(fresh)
+        if any(device.is_partition for each in fresh for device in each.devices):
+            # The entry is what tells after a kill that a partition is ours.
             await ledger.whole(self._ledger.write, content)
+            written = None
+        else:
+            # For the rest the adapter makes nothing, so it need not wait for the entry.
+            written = ledger.whole(self._ledger.write, content)
+        asked = asyncio.create_task(self._adapter.prepare(request))
+        try:
+            if written is not None:
+                await written
             answer = await asked
         except UnavailableError as error:
             # An adapter that does not answer leaves the claims started: nobody knows what it did.
@@ -224,12 +287,10 @@ class Preparer:
     def _settle(
         self, entry: Entry, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
     ) -> Entry:
-        names = _names(fresh.devices)
-        spec = edits.spec_of(fresh.claim, names, answer)
+        keys = _keys(fresh.devices)
+        spec = edits.spec_of(fresh.claim, keys, answer)
         self._folder.write(fresh.claim.uid, spec)
-        log.info(
-            "Prepared a claim", claim=fresh.claim, uid=fresh.claim.uid, devices=",".join(names)
-        )
+        log.info("Prepared a claim", claim=fresh.claim, uid=fresh.claim.uid, devices=",".join(keys))
         return msgspec.structs.replace(
             entry,
             state=State.COMPLETED,
@@ -246,38 +307,45 @@ class Preparer:
     def _claim_request(
         self, claim: Reference, devices: Sequence[HeldDevice]
     ) -> adapter_pb2.ClaimRequest:
-        cards = {device.name: edits.address_of(device.name) for device in devices}
         return adapter_pb2.ClaimRequest(
             claim=adapter_pb2.ClaimReference(
                 uid=claim.uid, namespace=claim.namespace, name=claim.name
             ),
             devices=[
-                adapter_pb2.DeviceRequest(name=name, pci_address=address)
-                for name, address in cards.items()
+                requesting.device(each, self._find(each))
+                for each in {device.key: device for device in devices}.values()
             ],
         )
 
-    def _card(self, device: HeldDevice) -> adapter_pb2.Card:
-        cards = self._adapter.cards
-        if cards is None:
+    def _find(self, device: HeldDevice) -> adapter_pb2.Card | None:
+        """The card that a device is or is a part of, as the adapter told of it last."""
+        address = names.address_of_device(device.name)
+        cards = self._adapter.cards or {}
+        return cards.get(names.gpu_device_name(address)) if address is not None else None
+
+    def _described(self, device: HeldDevice) -> HeldDevice:
+        """The device with what only its card tells. Raises an error where that is not to be had."""
+        if self._adapter.cards is None:
             raise UnavailableError(
                 "the adapter on this node has not reported its cards yet",
                 reason="AdapterUnavailable",
             )
-        card = cards.get(device.name)
+        card = self._find(device)
         if card is None:
             raise NotFoundError(
                 f"device {device.name}: no such card on node {self._node_name} now",
                 reason="CardNotFound",
             )
-        return card
+        return requesting.described(device, card)
 
     async def _give_back(
         self, known: Content, claims: Sequence[Reference]
     ) -> dict[str, GpudeckError]:
         """Tell the adapter, if it is there; return the claims that it refuses to give back."""
         entries = [
-            (claim, entry) for claim in claims if (entry := known.claims.get(claim.uid)) is not None
+            (claim, entry)
+            for claim in claims
+            if (entry := known.claims.get(claim.uid)) is not None and not _has_partition(entry)
         ]
         if not entries or not self._adapter.is_connected:
             return {}
@@ -293,19 +361,28 @@ class Preparer:
             each.uid: edits.refused(each.error) for each in answer.claims if each.HasField("error")
         }
 
-    def _forget(self, content: Content, claim_uids: Sequence[str]) -> None:
-        """Remove the specs, then the entries. In a thread."""
+    def _forget(self, content: Content, claim_uids: Sequence[str], late: Collection[str]) -> None:
+        """Remove the specs, then the entries, of which those in `late` stay. In a thread."""
         for uid in claim_uids:
             # The spec goes first: an entry without one is made whole by a repeated Prepare.
             self._folder.remove(uid)
-        forgotten = [uid for uid in claim_uids if content.forget(uid)]
-        if forgotten:
+        for uid in late:
+            released = msgspec.structs.replace(
+                content.claims[uid], state=State.RELEASED, spec=None, driver_version=None
+            )
+            content.claims[uid] = released
+        forgotten = [uid for uid in claim_uids if uid not in late and content.forget(uid)]
+        if forgotten or late:
             self._ledger.write(content)
-            log.info("Unprepared claims", uids=",".join(forgotten))
+            log.info("Unprepared claims", uids=",".join(claim_uids), to_remove=len(late))
 
 
-def _names(devices: Iterable[HeldDevice]) -> list[str]:
-    return [device.name for device in devices]
+def _keys(devices: Iterable[HeldDevice]) -> list[str]:
+    return [device.key for device in devices]
+
+
+def _has_partition(entry: Entry | None) -> bool:
+    return entry is not None and any(device.is_partition for device in entry.devices)
 
 
 def _is_completed(content: Content, claim: Reference) -> bool:

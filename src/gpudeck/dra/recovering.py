@@ -9,6 +9,7 @@ still run; the kubelet unprepares such a claim when its containers have ended.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -27,7 +28,7 @@ def from_specs(specs: Mapping[str, bytes]) -> dict[str, Entry]:
         if devices is not None:
             found[uid] = Entry(
                 state=State.RECOVERED,
-                devices=[HeldDevice(name=name) for name in devices],
+                devices=[_of_key(key) for key in devices],
                 spec=content.decode(errors="replace"),
             )
     return found
@@ -39,7 +40,7 @@ def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node:
     A claim whose device another claim's spec names is left out: the spec shows who was
     prepared, while a claim in the API may still be waiting for it.
     """
-    shown = {each.name for entry in content.claims.values() for each in entry.devices}
+    shown = [each for entry in content.claims.values() for each in entry.devices]
     for claim in claims:
         devices = _devices(claim, node)
         if not devices or not (claim.status and claim.status.reserved_for):
@@ -47,7 +48,7 @@ def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node:
         meta = claim.metadata
         entry = content.claims.get(meta.uid or "")
         if entry is None:
-            if shown.intersection(each.name for each in devices if each.is_exclusive):
+            if any(held.excludes(each) for held in shown for each in devices):
                 continue
             entry = Entry(state=State.RECOVERED)
         if entry.state is State.RECOVERED:
@@ -56,11 +57,28 @@ def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node:
             )
 
 
+_SHARE_ID = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""The UUID by which the API server tells the shares of one device apart."""
+
+
+def _of_key(key: str) -> HeldDevice:
+    """The device behind its name in a CDI spec, see `HeldDevice.key`."""
+    found = _SHARE_ID.search(key)
+    if found is None:
+        return HeldDevice(name=key)
+    return HeldDevice(name=key[: found.start()], share_id=found.group()[1:])
+
+
 def _devices(claim: resource.ResourceClaim, node: str) -> list[HeldDevice]:
     allocation = claim.status.allocation if claim.status else None
     results = allocation.devices.results if allocation and allocation.devices else None
     return [
-        HeldDevice(name=each.device, pool=each.pool, admin_access=each.admin_access or None)
+        HeldDevice(
+            name=each.device,
+            pool=each.pool,
+            admin_access=each.admin_access or None,
+            share_id=each.share_id,
+        )
         for each in results or ()
         if each.driver == labels.DRIVER and each.pool == names.pool_name(node)
     ]

@@ -79,7 +79,7 @@ def _device(claim_uid: str, held: HeldDevice) -> dra_pb2.Device:
         request_names=held.requests,
         pool_name=held.pool,
         device_name=held.name,
-        cdi_device_ids=[rendering.device_id(claim_uid, held.name)],
+        cdi_device_ids=[rendering.device_id(claim_uid, held.key)],
     )
     if held.share_id is not None:
         device.share_id = held.share_id

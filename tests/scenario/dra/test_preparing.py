@@ -10,8 +10,7 @@ from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import device
 
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.api import resources
-from gpudeck.dra import configs
+from gpudeck.api import deviceconfigs, resources
 
 
 async def test_the_kubelet_learns_versions_and_socket_of_the_plugin(world: World) -> None:
@@ -84,7 +83,12 @@ async def test_a_claim_of_another_uid_is_refused(world: World) -> None:
 
 async def test_unknown_configuration_is_refused_with_every_path(world: World) -> None:
     claim = world.claim("c", 0)
-    parameters = {"apiVersion": configs.API_VERSION, "kind": "GpuConfig", "sharing": {}, "x": 1}
+    parameters = {
+        "apiVersion": deviceconfigs.API_VERSION,
+        "kind": "GpuConfig",
+        "sharing": {"strategy": "Fair"},
+        "x": 1,
+    }
     opaque = {"driver": "gpu.deckhouse.io", "parameters": parameters}
     claim["status"]["allocation"]["devices"]["config"] = [
         {"source": "FromClaim", "opaque": {"driver": "nic.example.com", "parameters": {"y": 1}}},
@@ -94,7 +98,7 @@ async def test_unknown_configuration_is_refused_with_every_path(world: World) ->
     error = (await world.kubelet.prepare(claim))["uid-c"].error
     path = "status.allocation.devices.config[1].opaque.parameters"
     assert error.startswith("InvalidDeviceConfig: ")
-    assert f"{path}.sharing" in error
+    assert f"{path}.sharing.strategy" in error
     assert f"{path}.x" in error
 
 

@@ -45,9 +45,3 @@ def test_a_device_without_edits_is_refused_since_runtimes_refuse_the_whole_spec(
     answer = adapter_pb2.PreparedClaim(devices=[adapter_pb2.PreparedDevice(name="a")])
     with pytest.raises(errors.UnavailableError, match="lacks a"):
         edits.spec_of(CLAIM, ["a"], answer)
-
-
-def test_only_names_of_cards_have_an_address() -> None:
-    assert edits.address_of("gpu-0000-1b-00-0") == "0000:1b:00.0"
-    with pytest.raises(errors.InvalidError, match="'mig-x' is not a card"):
-        edits.address_of("mig-x")
