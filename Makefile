@@ -39,7 +39,13 @@ programs: setup ## Build Kubernetes and what else the lab runs (once)
 lab-test: setup ## The end-to-end tests in the lab
 	$(BIN)/pytest -q tests/lab --timeout 900
 
-test: check programs fast lab-test ## Everything that guards the project, each once
+qemu-packages: setup
+	$(BIN)/python -m tests.qemu.packages
+
+qemu-test: qemu-packages ## Memory limits of shares on a kernel with cgroup version 2 (as root: apt)
+	$(BIN)/pytest -q tests/qemu
+
+test: check programs fast qemu-test lab-test ## Everything that guards the project, each once
 
 soak: setup ## The end-to-end tests, long: random kills, many rounds
 	GPUDECK_SOAK=1 $(BIN)/pytest -q tests/lab --timeout 7200
@@ -62,4 +68,4 @@ lock: setup ## Pin the newest versions of the dependencies, by hash
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) -o requirements/product.lock
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) --all-extras -o requirements/dev.lock
 
-.PHONY: help setup check fix fast programs lab-test test soak lab demo golden bench lock
+.PHONY: help setup check fix fast programs lab-test qemu-packages qemu-test test soak lab demo golden bench lock

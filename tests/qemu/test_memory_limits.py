@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""runc runs our hook, and the driver keeps each container to its share, on cgroup version 2.
+
+The hook of each container is what `vendors.nvidia.sharing` writes for a share; the driver
+is the mock; the kernel, runc and the cgroups are real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.native import hosts
+from tests.qemu import guest as guests
+from tests.qemu import packages
+
+from gpudeck.host import programs, root
+from gpudeck.lab import places, simulation
+from gpudeck.vendors import contract
+from gpudeck.vendors.nvidia import sharing
+
+pytestmark = [
+    pytest.mark.skipif(bool(packages.missing()), reason=packages.missing()),
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="the guest is x86_64"),
+]
+
+GIB = 1 << 30
+UUIDS = ("GPU-a0b0c0d0-1111-4222-8333-444455556660", "GPU-a0b0c0d1-1111-4222-8333-444455556661")
+_LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+_BIN = "/usr/bin"
+_PREPARE = """
+mkdir -p /rootfs /run/gpudeck-simulation
+touch /dev/nvidiactl /dev/nvidia0 /dev/nvidia1
+simctl create /run/gpudeck-simulation < /description || exit
+container() { echo "== $1"; runc --root /run/runc run --no-pivot --bundle /containers/$1 $1
+  echo "$1 ended $?"; }
+"""
+_BESIDE_A_NEIGHBOUR = """
+container neighbour > /tmp/neighbour &
+until grep -q "GPU 1: holding" /tmp/neighbour; do sleep 0.2; done
+cat /tmp/neighbour
+container greedy
+container modest
+container two-cards
+container two-shares
+container plain
+echo "== end"
+tail -n 1 /tmp/neighbour
+"""
+_CONTAINERS: dict[str, tuple[int, list[tuple[str, int]]]] = {
+    "neighbour": (7168, [(UUIDS[0], 8 * GIB)]),
+    "greedy": (12288, [(UUIDS[0], 8 * GIB)]),
+    "modest": (7168, [(UUIDS[0], 8 * GIB)]),
+    "two-cards": (6000, [(UUIDS[0], 8 * GIB), (UUIDS[1], 4 * GIB)]),
+    "two-shares": (7168, [(UUIDS[0], 4 * GIB), (UUIDS[0], 4 * GIB)]),
+    "plain": (12288, []),
+}
+"""Name → MiB that it takes of each of the two cards, its shares."""
+
+
+def hooks(tree: Path, shares: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    """OCI hooks of a container with these shares, as the product writes them."""
+    found: list[contract.Hook] = []
+    for uuid, amount in shares:
+        card = contract.CardReading(
+            address="0000:1b:00.0",
+            uuid=uuid,
+            share_support=contract.ShareSupport(memory_limits=True),
+        )
+        use = contract.Use(card=card, share=contract.Share(share_id="a", memory_bytes=amount))
+        look = root.Root(str(tree), on_node="/")
+        given = sharing.edits(look, use, contract.Edits(), hook_path=f"{_BIN}/nvidia-cdi-hook")
+        assert given.limits_memory
+        found += given.edits.hooks
+    assert {hook.name for hook in found} <= {"createRuntime"}
+    return [{"path": hook.path, "args": list(hook.args)} for hook in found]
+
+
+def container(name: str, words: list[str], hooks: list[dict[str, Any]]) -> str:
+    """The runtime's description of one container."""
+    bind = [
+        {"destination": path, "source": path, "type": "bind", "options": ["rbind", option]}
+        for path, option in [
+            *((folder, "ro") for folder in ("/bin", "/usr", "/lib", "/lib64")),
+            *((f"/dev/nvidia{node}", "rw") for node in ("ctl", "0", "1")),
+            ("/run/gpudeck-simulation", "rw"),
+        ]
+    ]
+    mounts = [
+        {"destination": "/proc", "type": "proc", "source": "proc"},
+        {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"},
+        {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro"]},
+        {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["ro"]},
+    ]
+    described = {
+        "ociVersion": "1.0.2",
+        "root": {"path": "/rootfs"},
+        "process": {"args": words, "cwd": "/", "env": [f"LD_LIBRARY_PATH={_LIBRARIES}"]},
+        "mounts": mounts + bind,
+        "hooks": {"createRuntime": hooks},
+        "linux": {
+            "cgroupsPath": f"/kubepods/{name}",
+            "namespaces": [{"type": each} for each in ("pid", "mount", "ipc", "uts", "cgroup")],
+        },
+    }
+    described["process"]["user"] = {"uid": 0, "gid": 0}  # type: ignore[index]
+    return json.dumps(described)
+
+
+def make(folder: Path, monkeypatch: pytest.MonkeyPatch, *, cgroup_version: int) -> guests.Guest:
+    """A node with the mock driver, runc, our hook where the product installs it, and containers."""
+    artifacts = simulation.build_native(places.cache())
+    made = guests.Guest(folder, cgroup_version=cgroup_version)
+    program = artifacts / "gpudeck-memory-limits"
+    monkeypatch.setattr(sharing, "PROGRAM", program)
+    installed = programs.installed_name(program.name, program.read_bytes())
+    made.add_program(f"{_BIN}/{installed}", program)
+    made.add_program(f"{_BIN}/runc", Path(str(shutil.which("runc"))))
+    for name in ("simctl", "gpu-burn"):
+        made.add_program(f"{_BIN}/{name}", artifacts / name)
+    for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
+        made.add_program(f"{_LIBRARIES}/{name}", artifacts / name)
+    made.write("/description", hosts.description("h100-x2", ("cuda 13000", "cuda 13040")))
+    for name, (mib, shares) in _CONTAINERS.items():
+        words = ["/usr/bin/gpu-burn", "-m", str(mib), "60" if name == "neighbour" else "1"]
+        described = container(name, words, hooks(folder / "root", shares))
+        made.write(f"/containers/{name}/config.json", described)
+    return made
+
+
+def test_a_share_of_8_gib_is_refused_12_and_its_neighbour_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make(tmp_path, monkeypatch, cgroup_version=2)
+    output = node.run(_PREPARE + _BESIDE_A_NEIGHBOUR)
+    said = {part.split("\n")[0]: part for part in output.split("== ")}
+    assert "GPU 0: holding 7168 MiB" in said["neighbour"], output
+    assert "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" in said["greedy"], output
+    assert "greedy ended 1" in said["greedy"]
+    assert "modest ended 0" in said["modest"]
+    assert "GPU 0: holding 6000 MiB" in said["two-cards"]  # Each card has the amount of its share.
+    assert "GPU 1: holding" not in said["two-cards"]
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in said["two-cards"]
+    assert "two-shares ended 0" in said["two-shares"]  # Two of one card add up.
+    assert "plain ended 0" in said["plain"]
+    assert "2 cards busy" in said["end"]
+
+
+def test_on_cgroup_version_1_the_container_starts_without_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make(tmp_path, monkeypatch, cgroup_version=1)
+    output = node.run(f"{_PREPARE}\ncontainer greedy\n")
+    assert "GPU 0: holding 12288 MiB" in output
+    assert "greedy ended 0" in output
