@@ -188,6 +188,16 @@ void capability_sync_static(void)
             capability_sync(card);
 }
 
+void capability_repair(void)
+{
+    /* Only who may change instances: nobody else finds nodes made for it. */
+    if (node_error(CAPABILITY_CONFIG) != 0)
+        return;
+    for (unsigned card = 0; card < sim_host->card_count; card++)
+        if (sim_host->cards[card].facts.mig_slices)
+            capability_sync(card);
+}
+
 void sim_restart_energy(unsigned card)
 {
     struct sim_live *live = &sim_host->cards[card].live;

@@ -26,6 +26,10 @@ bool capability_visible(unsigned card, unsigned gi, unsigned ci);
 void capability_sync(unsigned card);
 void capability_sync_static(void);
 
+/* The files and nodes that a process killed between a change and its files left undone. The real
+ * driver keeps them in the kernel, where nothing comes between. */
+void capability_repair(void);
+
 /* What a GPU reset does to a card; a reboot does more (simctl). */
 void sim_reset(const struct sim_facts *facts, struct sim_state *state);
 /* The energy counter begins anew with a reset: programs take a smaller value as its proof. */

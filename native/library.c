@@ -109,6 +109,8 @@ static nvmlReturn_t attach(void)
         return (nvmlReturn_t)opened;
     if (sim_host->init_code)
         return sim_host->init_code;
+    if (is_administrator())
+        capability_repair();
     look_for_cards();
     return NVML_SUCCESS;
 }
