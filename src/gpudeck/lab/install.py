@@ -77,14 +77,24 @@ def install(
             "kubectl", "apply", "--server-side", "--force-conflicts", f"--filename={chart}/crds"
         )
     with progress.step("Helm release gpudeck"):
+        _namespace(target)
         options = [f"--set={value}" for value in ("dra.enabled=true", *values)]
         options += [f"--values={file}" for file in files]
         target.run(
             "helm", "upgrade", RELEASE, str(chart), "--install", "--skip-crds",
-            f"--namespace={NAMESPACE}", "--create-namespace", *options,
+            f"--namespace={NAMESPACE}", *options,
         )  # fmt: skip
     with progress.step("Pods of gpudeck ready"):
         return _await(target, progress, expected or {})
+
+
+def _namespace(target: Target) -> None:
+    """Make the namespace if need be, with the label that Pod Security wants for the adapter."""
+    found = ("kubectl", "get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name")
+    if not target.run(*found).strip():
+        target.run("kubectl", "create", "namespace", NAMESPACE)
+        label = "pod-security.kubernetes.io/enforce=privileged"
+        target.run("kubectl", "label", "namespace", NAMESPACE, label)
 
 
 def expected_pods(lab: Lab) -> dict[str, int]:
