@@ -145,8 +145,8 @@ static void sync_compute(const struct sim_instance *instance, unsigned minor, un
     for (unsigned ci = 0; ci < SIM_COMPUTE; ci++) {
         access_path(path, sizeof path, minor, gi, ci);
         if (instance->present && instance->compute[ci].present) {
-            write_access(path, capability_of_compute(minor, gi, ci));
             make_node(capability_of_compute(minor, gi, ci));
+            write_access(path, capability_of_compute(minor, gi, ci));
         } else {
             remove_access(path);
         }
@@ -164,8 +164,8 @@ void capability_sync(unsigned card)
         const struct sim_instance *instance = &state->instances[gi];
         access_path(path, sizeof path, minor, gi, SIM_ANY);
         if (instance->present) {
-            write_access(path, capability_of_instance(minor, gi));
             make_node(capability_of_instance(minor, gi));
+            write_access(path, capability_of_instance(minor, gi));
             sync_compute(instance, minor, gi);
         } else if (has_folder(path)) {
             sync_compute(instance, minor, gi);
@@ -188,13 +188,33 @@ void capability_sync_static(void)
             capability_sync(card);
 }
 
+/* Whether every instance has its file and no other is there; a file comes after its node. */
+static bool in_step(unsigned card)
+{
+    char path[PATH_MAX];
+    const struct sim_state *state = &sim_host->cards[card].state;
+    unsigned minor = sim_host->cards[card].facts.minor;
+    for (unsigned gi = 0; gi < SIM_INSTANCES; gi++) {
+        const struct sim_instance *instance = &state->instances[gi];
+        access_path(path, sizeof path, minor, gi, SIM_ANY);
+        if ((access(path, F_OK) == 0) != instance->present)
+            return false;
+        for (unsigned ci = 0; instance->present && ci < SIM_COMPUTE; ci++) {
+            access_path(path, sizeof path, minor, gi, ci);
+            if ((access(path, F_OK) == 0) != instance->compute[ci].present)
+                return false;
+        }
+    }
+    return true;
+}
+
 void capability_repair(void)
 {
     /* Only who may change instances: nobody else finds nodes made for it. */
     if (node_error(CAPABILITY_CONFIG) != 0)
         return;
     for (unsigned card = 0; card < sim_host->card_count; card++)
-        if (sim_host->cards[card].facts.mig_slices)
+        if (sim_host->cards[card].facts.mig_slices && !in_step(card))
             capability_sync(card);
 }
 

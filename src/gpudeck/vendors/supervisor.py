@@ -238,6 +238,9 @@ class Supervisor:
         process = await self._program.start(self._take_events, self._wake.set)
         try:
             state = await process.open(deadline_seconds=self._timing.open)
+        except asyncio.CancelledError:
+            await process.kill()
+            raise
         except calling.EndedError as error:
             self._crashed(process)
             if self._crashes >= _CRASHES_BEFORE_ASIDE:
