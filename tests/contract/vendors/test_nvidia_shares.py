@@ -16,7 +16,7 @@ from gpudeck import errors
 from gpudeck.host import programs
 from gpudeck.lab import places, simulation
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import driver, session, sharing
+from gpudeck.vendors.nvidia import driver, session, sharing, slicing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes")
 
@@ -159,3 +159,13 @@ def test_an_image_without_the_program_limits_nothing_and_says_so(
     given = Card(bench).give(contract.Share(share_id="a", memory_bytes=GIB))
     assert not given.limits_memory
     assert "none" in given.limits_memory_message
+
+
+def test_a_tool_that_hangs_is_ended_and_named(
+    bench: benches.NvidiaBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = Card(bench)
+    monkeypatch.setattr(slicing, "_SECONDS", 0.3)
+    bench.turn(0, "fail.simSetTimeslice=hang")
+    with pytest.raises(errors.UnavailableError, match="nvidia-smi did not end within"):
+        card.library.act(card.address, contract.SetTimeSlice(interval=contract.TimeSlice.LONG))

@@ -8,12 +8,10 @@ that this process has loaded, as NVIDIA's DRA driver does it.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 
 from gpudeck import errors
-from gpudeck.host import processes
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
 from gpudeck.vendors.nvidia import limits, paths
@@ -46,6 +44,11 @@ def set_time_slice(nvml: Nvml, root: host.Root, uuid: str, interval: contract.Ti
     Raises UnsupportedError where the node has no nvidia-smi or the driver refuses, and
     UnavailableError where the program does not end.
     """
+    # Loading asyncio costs each library process 3 MB, and few nodes ever set a time slice.
+    import asyncio  # noqa: PLC0415
+
+    from gpudeck.host import processes  # noqa: PLC0415
+
     library, program = paths.find_library(root), paths.find_program(root, _PROGRAM)
     if library is None or program is None:
         raise _unsupported(uuid, f"the node has no {_PROGRAM}")
@@ -58,7 +61,13 @@ def set_time_slice(nvml: Nvml, root: host.Root, uuid: str, interval: contract.Ti
     ]
     environment = {**os.environ, "LD_PRELOAD": str(root.real(library))}
     nvml.enter("nvidia-smi compute-policy")
-    done = asyncio.run(processes.run(words, deadline_seconds=_SECONDS, environment=environment))
+    try:
+        done = asyncio.run(processes.run(words, deadline_seconds=_SECONDS, environment=environment))
+    except errors.UnavailableError as error:
+        raise errors.UnavailableError(
+            f"{uuid}: the time slice cannot be set, nvidia-smi did not end within {_SECONDS:g} s.",
+            reason="TimeSliceHung",
+        ) from error
     if done.status != 0:
         text = (done.output + done.error_output).decode(errors="replace").strip()
         raise _unsupported(uuid, text or f"nvidia-smi ended with {done.status}")
