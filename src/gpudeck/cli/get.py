@@ -16,7 +16,7 @@ import click
 from gpudeck.api import conditions, labels
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.cli import output, reading
-from gpudeck.explaining import cards, leaving
+from gpudeck.explaining import cards, judging, leaving
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.world import World
 
@@ -107,9 +107,16 @@ def cards_(world: World, found: list[Card]) -> Rows:
 
 
 def _state(card: Card, world: World) -> str:
-    """Return the state in one word: the phase where gpudeck tells it, else Held or Free."""
+    """Return the state in one word: the phase where gpudeck tells it, else Held or Free.
+
+    A card that is cordoned is said to be so whether it is held or not: who holds it stands
+    beside it.
+    """
     status = card.gpu.status if card.gpu else None
     phase = str(status.phase) if status and status.phase else ""
+    whole = {each.name for each in (card.device, *card.parts) if each is not None}
+    if phase in ("", "Ready", "InUse") and judging.cordoning(world, card, whole):
+        return "Cordoned"
     if card.holders:
         if phase not in ("", "Ready", "InUse"):
             return phase

@@ -13,6 +13,7 @@ import dataclasses
 from gpudeck.api import attributes, conditions, labels, names, quantities
 from gpudeck.api.core import Pod
 from gpudeck.api.meta import Condition
+from gpudeck.api.resource import DeviceTaint
 from gpudeck.explaining import cards, leaving, matching, placing
 from gpudeck.explaining.asking import Ask, Asked
 from gpudeck.explaining.cards import Card
@@ -99,18 +100,11 @@ class Judge:
 
     def _cordoned(self, card: Card, match: Match) -> Obstacle | None:
         """Return the DeviceTaintRule that keeps new claims off all that would do."""
-        pool = names.pool_name(card.node)
-        wanted = [device.name for device in match.devices]
-        for name, rule in sorted(self._world.taint_rules.items()):
-            chosen, taint = rule.spec.device_selector, rule.spec.taint
-            if chosen is None or taint.effect not in _BLOCKING:
-                continue
-            if (chosen.driver or card.driver) != card.driver or (chosen.pool or pool) != pool:
-                continue
-            if chosen.device and wanted != [chosen.device]:
-                continue
-            return Reason.CORDONED, f"DeviceTaintRule {name} gives it {taint.key}:{taint.effect}"
-        return None
+        found = cordoning(self._world, card, {device.name for device in match.devices})
+        if found is None:
+            return None
+        name, taint = found
+        return Reason.CORDONED, f"DeviceTaintRule {name} gives it {taint.key}:{taint.effect}"
 
     def _node(self, name: str) -> Obstacle | None:
         if name not in self._obstacles:
@@ -207,3 +201,20 @@ def _in_no_slice(node: str, world: World) -> str:
         if each.spec.driver == labels.DRIVER and each.spec.node_name == node:
             return said
     return f"{said}; is the nvidia-adapter pod on that node running?"
+
+
+def cordoning(world: World, card: Card, devices: set[str]) -> tuple[str, DeviceTaint] | None:
+    """Return a rule, if rules keep new claims off all these devices of a card; one names one."""
+    pool = names.pool_name(card.node)
+    left, first = set(devices), None
+    for name, rule in sorted(world.taint_rules.items()):
+        chosen, taint = rule.spec.device_selector, rule.spec.taint
+        if chosen is None or taint.effect not in _BLOCKING:
+            continue
+        if (chosen.driver or card.driver) != card.driver or (chosen.pool or pool) != pool:
+            continue
+        hit = left & {chosen.device} if chosen.device else left
+        if hit and first is None:
+            first = (name, taint)
+        left = left - hit
+    return None if left else first

@@ -207,3 +207,21 @@ async def test_a_reason_that_is_a_book_is_refused(server: ApiServer) -> None:
     result = await run(server, "cordon", NAME, "--reason", "x" * 1025)
     assert result.exit_code == 2
     assert "1025 characters; allowed: at most 1024" in result.stderr
+
+
+async def test_get_shows_what_is_cordoned_and_that_it_is_free_again(server: ApiServer) -> None:
+    make.put(
+        server,
+        make.resource_slice(
+            labels.DRIVER, "node-0", *({"name": f"gpu-0000-{bus}-00-0"} for bus in ("1b", "1c"))
+        ),
+    )
+    await done(server, "cordon", NAME)
+    found = json.loads(await done(server, "get", "cards", "--json"))["cards"]
+    assert {each["name"]: each["state"] == "Cordoned" for each in found} == {
+        NAME: True,
+        "node-0-0000-1c-00-0": False,
+    }
+    await done(server, "uncordon", NAME)
+    found = json.loads(await done(server, "get", "cards", "--json"))["cards"]
+    assert "Cordoned" not in [each["state"] for each in found]
