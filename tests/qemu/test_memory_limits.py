@@ -51,6 +51,12 @@ container plain
 echo "== end"
 tail -n 1 /tmp/neighbour
 """
+_ON_A_BAD_DRIVER = """
+simctl set /run/gpudeck-simulation 0 fail.nvmlDeviceSetMemoryLimits_v1=999
+container failing
+simctl set /run/gpudeck-simulation 0 fail.nvmlDeviceSetMemoryLimits_v1=hang
+container hanging
+"""
 _CONTAINERS: dict[str, tuple[int, list[tuple[str, int]]]] = {
     "neighbour": (7168, [(UUIDS[0], 8 * GIB)]),
     "greedy": (12288, [(UUIDS[0], 8 * GIB)]),
@@ -58,6 +64,8 @@ _CONTAINERS: dict[str, tuple[int, list[tuple[str, int]]]] = {
     "two-cards": (6000, [(UUIDS[0], 8 * GIB), (UUIDS[1], 4 * GIB)]),
     "two-shares": (7168, [(UUIDS[0], 4 * GIB), (UUIDS[0], 4 * GIB)]),
     "plain": (12288, []),
+    "failing": (12288, [(UUIDS[0], 8 * GIB)]),
+    "hanging": (12288, [(UUIDS[0], 8 * GIB)]),
 }
 """Name → MiB that it takes of each of the two cards, its shares."""
 
@@ -148,6 +156,16 @@ def test_a_share_of_8_gib_is_refused_12_and_its_neighbour_keeps_its_own(
     assert "two-shares ended 0" in said["two-shares"]  # Two of one card add up.
     assert "plain ended 0" in said["plain"]
     assert "2 cards busy" in said["end"]
+
+
+def test_a_driver_that_fails_or_hangs_in_the_hook_keeps_no_container_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make(tmp_path, monkeypatch, cgroup_version=2)
+    output = node.run(_PREPARE + _ON_A_BAD_DRIVER)
+    assert "failing ended 0" in output
+    assert "hanging ended 0" in output
+    assert output.count("GPU 0: holding 12288 MiB") == 2
 
 
 def test_on_cgroup_version_1_the_container_starts_without_a_limit(
