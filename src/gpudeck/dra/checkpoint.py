@@ -52,6 +52,17 @@ class State(enum.StrEnum):
     """Given back, but what was made for it (a partition) is still to be removed."""
 
 
+class Given(Wire):
+    """What the adapter said of a device when it had prepared it."""
+
+    uuid: str = ""
+    """What containers see: of the card, or of the partition that was made."""
+    limits_memory: bool = False
+    """The driver keeps containers to the share's memory."""
+    limits_memory_message: str = ""
+    """Why it does not, where an amount was to be enforced."""
+
+
 class Entry(Wire):
     """One claim. Never changed but replaced, since what was read is kept for the next call."""
 
@@ -63,6 +74,8 @@ class Entry(Wire):
     """The content of the CDI file; absent until it was made."""
     driver_version: str | None = None
     """Version of the maker's driver whose files the spec names."""
+    given: dict[str, Given] | None = None
+    """By the devices' keys; absent in an entry of an older release."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.name else "of unknown name"

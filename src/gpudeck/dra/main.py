@@ -17,6 +17,7 @@ from gpudeck.api import labels, quantities
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import (
     adapters,
+    claimstatus,
     events,
     health,
     hooks,
@@ -75,6 +76,7 @@ class Plugin:
         """Set when something of a claim may have been left to be removed."""
         self.ledger.subscribe(self._held_changed)
         self.reporter = reporting.Reporter(api, adapter, self.publisher, node)
+        self.claims = claimstatus.ClaimStatus(api, adapter, self.ledger, node)
         self.hook_path = ""
         self.preparer = preparing.Preparer(
             api,
@@ -137,6 +139,7 @@ class Plugin:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.publisher.run(), name="publishing")
                 group.create_task(self.reporter.run(), name="reporting")
+                group.create_task(self.claims.run(), name="claims")
 
     async def _is_alone(self, stack: contextlib.AsyncExitStack) -> bool:
         lock = locks.held(self.settings.data_dir / "publish.lock", deadline_seconds=WAIT_SECONDS)

@@ -26,7 +26,7 @@ from gpudeck.api import names, resource, resources
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import adapters, allocations, edits, holders, ledger, recovering, requesting
 from gpudeck.dra.allocations import HeldDevice, Reference
-from gpudeck.dra.checkpoint import Content, Entry, State
+from gpudeck.dra.checkpoint import Content, Entry, Given, State
 from gpudeck.errors import GpudeckError, NotFoundError, UnavailableError
 from gpudeck.kube import client
 
@@ -296,6 +296,7 @@ class Preparer:
             state=State.COMPLETED,
             spec=spec.decode(),
             driver_version=self._driver(fresh.devices),
+            given=_given(answer),
         )
 
     def _request(self, fresh: Iterable[Fresh]) -> adapter_pb2.PrepareRequest:
@@ -379,6 +380,17 @@ class Preparer:
 
 def _keys(devices: Iterable[HeldDevice]) -> list[str]:
     return [device.key for device in devices]
+
+
+def _given(answer: adapter_pb2.PreparedClaim | None) -> dict[str, Given]:
+    return {
+        each.name: Given(
+            uuid=each.uuid,
+            limits_memory=each.limits_memory,
+            limits_memory_message=each.limits_memory_message,
+        )
+        for each in (answer.devices if answer is not None else ())
+    }
 
 
 def _has_partition(entry: Entry | None) -> bool:
