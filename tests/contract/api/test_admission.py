@@ -36,6 +36,29 @@ def spec(**fields: Any) -> dict[str, Any]:
         (spec(extendedResourceName="gpu"), "spec.extendedResourceName"),
         (spec(extendedResourceName="x.kubernetes.io/gpu"), "reserved"),
         (spec(extendedResourceName="a.example.com/" + "x" * 64), "at most 63 characters"),
+        (spec(requirements={"driverVersion": {"min": "551", "max": "550"}}), "above max"),
+        (spec(requirements={"computeCapability": {"min": "9.1", "max": "9.0"}}), "above max"),
+        (spec(partition={}), "spec.partition"),
+        (spec(devices=["Partition"], share={}), "spec.share"),
+        (spec(devices=["Partition"], partition={"profiles": ["1g"]}), "profiles[0]"),
+        (spec(devices=["Partition"], partition={"profiles": ["1g.5gb"] * 2}), "profiles[1]"),
+        (spec(devices=["Share"], share={"strategy": "MPS", "interval": "Long"}), "TimeSlicing"),
+        (
+            spec(
+                devices=["Share"],
+                share={"cores": {"default": 20}},
+                extendedResourceName="a.example.com/x",
+            ),
+            "carries no amounts",
+        ),
+        (
+            spec(
+                usage={
+                    "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}
+                }
+            ),
+            "operators In and NotIn need values",
+        ),
         ({"metadata": {"name": "x" * 64}, "spec": {}}, "needs spec.extendedResourceName"),
         ({"metadata": {"name": "tried"}}, "spec"),
     ],
@@ -46,6 +69,26 @@ async def test_a_class_that_cannot_be_is_refused_with_its_field(
     with pytest.raises(errors.InvalidError) as caught:
         await connection.create(GPU_CLASS, body, dict)
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"requirements": {"driverVersion": {"min": "550.163.1", "max": "550"}}},
+        {"requirements": {"computeCapability": {"min": "8", "max": "8.0"}}},
+        {"devices": ["Whole", "Partition", "Share"], "partition": {}, "share": {}},
+        {"devices": ["Share"], "share": {"memory": {"default": "10Gi", "max": "40G"}}},
+        {"devices": ["Share"], "share": {}, "extendedResourceName": "a.example.com/shared"},
+        {"usage": {"namespaceSelector": {"matchLabels": {"team": "a"}}}},
+    ],
+)
+async def test_a_class_that_can_be_is_taken(
+    connection: client.Client, fields: dict[str, Any]
+) -> None:
+    body = {"metadata": {"name": "taken"}, "spec": fields}
+    made = await connection.create(GPU_CLASS, body, dict)
+    await connection.delete(GPU_CLASS, "taken")
+    assert fields.items() <= made["spec"].items() or "share" in fields
 
 
 async def test_a_class_without_devices_gets_whole_cards(connection: client.Client) -> None:

@@ -30,6 +30,48 @@ _NOT_KUBERNETES_OWN = rule(
     " && !self.startsWith('requests.')",
     "names in the domain kubernetes.io and names beginning with requests. are reserved",
 )
+_FIRST, _LAST = "self.min.split('.')", "self.max.split('.')"
+
+
+def _compared(place: int, equal: str) -> str:
+    """Return CEL: of both bounds the number at `place` rises, or it is equal and `equal` holds."""
+    first = f"(size({_FIRST}) > {place} ? int({_FIRST}[{place}]) : 0)"
+    last = f"int({_LAST}[{place}])"
+    return f"size({_LAST}) <= {place} || {first} < {last} || ({first} == {last} && ({equal}))"
+
+
+_FIRST_NOT_ABOVE_LAST = rule(
+    f"!has(self.min) || !has(self.max) || ({_compared(0, _compared(1, _compared(2, 'true')))})",
+    "min must not be above max",
+)
+_VALUES_FIT_OPERATOR = rule(
+    "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0"
+    " : !has(self.values) || size(self.values) == 0",
+    "operators In and NotIn need values, Exists and DoesNotExist must have none",
+)
+_INTERVAL_FITS_STRATEGY = rule(
+    "!has(self.interval) || !has(self.strategy) || self.strategy == 'TimeSlicing'",
+    "interval is only for the strategy TimeSlicing; leave it out with MPS",
+    fieldPath=".interval",
+)
+_PARTITION_FITS_KIND = rule(
+    "!has(self.partition) || (has(self.devices) && 'Partition' in self.devices)",
+    "partition is only for classes that have Partition in spec.devices",
+    fieldPath=".partition",
+)
+_SHARE_FITS_KIND = rule(
+    "!has(self.share) || (has(self.devices) && 'Share' in self.devices)",
+    "share is only for classes that have Share in spec.devices",
+    fieldPath=".share",
+)
+_NO_RESOURCE_FOR_OWN_AMOUNTS = rule(
+    "!has(self.extendedResourceName) || self.extendedResourceName == '' || !has(self.share)"
+    " || !((has(self.share.memory) && has(self.share.memory.default))"
+    " || (has(self.share.cores) && has(self.share.cores.default)))",
+    "an extended resource carries no amounts of a share; leave out share.memory.default and "
+    "share.cores.default, or set the empty string and let pods use claims",
+    fieldPath=".extendedResourceName",
+)
 _NAME_PART_FITS = rule(
     "!self.contains('/') || self.substring(self.indexOf('/') + 1).size() <= 63",
     "the part after the slash must have at most 63 characters",
@@ -85,11 +127,13 @@ class Requirements(Wire):
             x_validations=[_MIN_NOT_ABOVE_MAX],
         ),
     ] = None
-    compute_capability: Annotated[VersionRange | None, doc("Bounds of the compute capability.")] = (
-        None
-    )
+    compute_capability: Annotated[
+        VersionRange | None,
+        doc("Bounds of the compute capability.", x_validations=[_FIRST_NOT_ABOVE_LAST]),
+    ] = None
     driver_version: Annotated[
-        VersionRange | None, doc("Bounds of the kernel driver's version.")
+        VersionRange | None,
+        doc("Bounds of the kernel driver's version.", x_validations=[_FIRST_NOT_ABOVE_LAST]),
     ] = None
     architectures: Annotated[
         list[
@@ -127,7 +171,12 @@ class PartitionRequirements(Wire):
     profiles: Annotated[
         list[Annotated[str, doc("The driver's name of a profile.", pattern=_PROFILE, maxLength=63)]]
         | None,
-        doc("Profiles of which the partition must be one, e.g. 1g.10gb.", maxItems=32, minItems=1),
+        doc(
+            "Profiles of which the partition must be one, e.g. 1g.10gb.",
+            x_list_type="set",
+            maxItems=32,
+            minItems=1,
+        ),
     ] = None
     memory: Annotated[
         SizeRange | None,
@@ -226,7 +275,13 @@ class LabelSelector(Wire):
         dict[str, str] | None, doc("Labels with their values, all of which must be there.")
     ] = None
     match_expressions: Annotated[
-        list[SelectorRequirement] | None,
+        list[
+            Annotated[
+                SelectorRequirement,
+                doc("One requirement.", x_validations=[_VALUES_FIT_OPERATOR]),
+            ]
+        ]
+        | None,
         doc("Requirements that must all hold.", maxItems=32),
     ] = None
 
@@ -268,7 +323,10 @@ class GPUClassSpec(Wire):
     partition: Annotated[
         PartitionRequirements | None, doc("Which partitions; for the kind Partition.")
     ] = None
-    share: Annotated[ShareRequirements | None, doc("How shares are; for the kind Share.")] = None
+    share: Annotated[
+        ShareRequirements | None,
+        doc("How shares are; for the kind Share.", x_validations=[_INTERVAL_FITS_STRATEGY]),
+    ] = None
     usage: Annotated[Usage | None, doc("Who may use the class, and how much.")] = None
     extended_resource_name: Annotated[
         str | None,
@@ -303,13 +361,33 @@ class GPUClassStatus(Wire):
 
 class GPUClass(Wire):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: Annotated[GPUClassSpec, doc("What users may ask for.")] = msgspec.field(
-        default_factory=GPUClassSpec
-    )
+    spec: Annotated[
+        GPUClassSpec,
+        doc(
+            "What users may ask for.",
+            x_validations=[_PARTITION_FITS_KIND, _SHARE_FITS_KIND, _NO_RESOURCE_FOR_OWN_AMOUNTS],
+        ),
+    ] = msgspec.field(default_factory=GPUClassSpec)
     status: Annotated[GPUClassStatus | None, doc("What became of it.")] = None
 
 
+def names_amounts(spec: GPUClassSpec) -> bool:
+    """Say whether shares of the class have amounts of their own, not the node's default ones."""
+    if SHARE not in (spec.devices or ()) or spec.share is None:
+        return False
+    memory, cores = spec.share.memory, spec.share.cores
+    return (memory is not None and memory.default is not None) or (
+        cores is not None and cores.default is not None
+    )
+
+
 def resource_name(gpu_class: GPUClass) -> str:
-    """Return the extended resource name of a class; empty if pods cannot ask for it so."""
+    """Return the extended resource name of a class; empty if pods cannot ask for it so.
+
+    The scheduler makes a claim without amounts of an extended resource (Kubernetes 1.37), so a
+    class whose shares have amounts of their own is never asked for in this way.
+    """
+    if names_amounts(gpu_class.spec):
+        return ""
     name = gpu_class.spec.extended_resource_name
     return f"{labels.GROUP}/{gpu_class.metadata.name}" if name is None else name

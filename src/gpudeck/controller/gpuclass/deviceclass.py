@@ -7,10 +7,22 @@ name the one and get the other.
 
 from __future__ import annotations
 
-from gpudeck.api import labels, resources, selectors
+from typing import Any
+
+import msgspec
+
+from gpudeck.api import deviceconfigs, labels, resources, selectors
 from gpudeck.api.meta import ObjectMeta, OwnerReference
-from gpudeck.api.resource import CELSelector, DeviceClass, DeviceClassSpec, DeviceSelector
-from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.api.resource import (
+    CELSelector,
+    ClassConfig,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceSelector,
+    OpaqueConfig,
+)
+from gpudeck.api.v1alpha1 import gpuclass
+from gpudeck.api.v1alpha1.gpuclass import GPUClass, GPUClassSpec, ShareRequirements
 
 
 def wanted(gpu_class: GPUClass, resource_name: str) -> DeviceClass:
@@ -27,9 +39,28 @@ def wanted(gpu_class: GPUClass, resource_name: str) -> DeviceClass:
         ),
         spec=DeviceClassSpec(
             selectors=[DeviceSelector(cel=CELSelector(expression=expression))],
+            config=_config(gpu_class.spec),
             extended_resource_name=resource_name or None,
         ),
     )
+
+
+def _config(spec: GPUClassSpec) -> list[ClassConfig] | None:
+    """Return how the driver is to share a card; None for classes without shares."""
+    if gpuclass.SHARE not in selectors.kinds(spec):
+        return None
+    share = spec.share or ShareRequirements()
+    sharing: dict[str, Any] = {"strategy": share.strategy or gpuclass.TIME_SLICING}
+    if share.interval is not None:
+        sharing["timeSlicingConfig"] = {"interval": share.interval}
+    parameters = {
+        "apiVersion": deviceconfigs.API_VERSION,
+        "kind": deviceconfigs.GPU_CONFIG,
+        "sharing": sharing,
+        "memory": {"enforce": share.enforce or gpuclass.ENFORCE_DRIVER},
+    }
+    raw = msgspec.Raw(msgspec.json.encode(parameters))
+    return [ClassConfig(opaque=OpaqueConfig(driver=labels.DRIVER, parameters=raw))]
 
 
 def _owner(gpu_class: GPUClass) -> OwnerReference:
@@ -71,8 +102,13 @@ def spec_has_drifted(found: DeviceClass, target: DeviceClass) -> bool:
     return (
         have.selectors != want.selectors
         or (have.extended_resource_name or None) != want.extended_resource_name
-        or bool(have.config)
+        or _content(have.config) != _content(want.config)
     )
+
+
+def _content(config: list[ClassConfig] | None) -> Any:
+    """Return configuration as values: the API server writes the keys in an order of its own."""
+    return msgspec.json.decode(msgspec.json.encode(config or []))
 
 
 def spec_patch(target: DeviceClass) -> dict[str, object]:
@@ -85,6 +121,6 @@ def spec_patch(target: DeviceClass) -> dict[str, object]:
         "spec": {
             "selectors": spec.selectors,
             "extendedResourceName": spec.extended_resource_name,
-            "config": None,
+            "config": spec.config,
         }
     }

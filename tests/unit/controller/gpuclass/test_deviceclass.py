@@ -9,7 +9,9 @@ import msgspec
 import pytest
 from tests.support import gpus
 
+from gpudeck.api import deviceconfigs
 from gpudeck.api.resource import DeviceClass
+from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.controller.gpuclass import deviceclass
 
@@ -80,3 +82,43 @@ def test_it_is_ours_by_label_or_by_owner_and_else_not() -> None:
     assert deviceclass.is_ours(written(metadata__labels={}))
     assert deviceclass.is_ours(written(metadata__ownerReferences=[]))
     assert not deviceclass.is_ours(written(metadata__labels={}, metadata__ownerReferences=[]))
+
+
+def shared(**share: Any) -> DeviceClass:
+    raw = gpus.gpu_class("s", devices=["Share"], share=share)
+    return deviceclass.wanted(msgspec.convert(raw, GPUClass), "")
+
+
+def test_a_class_of_shares_tells_the_driver_how_to_share_and_the_driver_takes_it() -> None:
+    spec = shared(interval="Short", enforce="Report").spec
+    assert spec is not None
+    (config,) = spec.config or []
+    assert config.opaque is not None
+    deviceconfigs.check([(config.opaque, "spec.config[0]")])
+    found = deviceconfigs.decode(config.opaque.parameters)
+    assert found == deviceconfigs.DeviceConfig("TimeSlicing", "Short", "Report")
+
+
+def test_the_order_of_keys_in_configuration_is_no_drift_and_another_value_is() -> None:
+    raw = msgspec.to_builtins(msgspec.json.decode(msgspec.json.encode(shared())))
+    parameters = raw["spec"]["config"][0]["opaque"]["parameters"]
+    raw["spec"]["config"][0]["opaque"]["parameters"] = dict(reversed(parameters.items()))
+    same = msgspec.json.decode(msgspec.json.encode(raw), type=DeviceClass)
+    assert not deviceclass.has_drifted(same, shared())
+    assert deviceclass.has_drifted(same, shared(strategy="MPS"))
+
+
+@pytest.mark.parametrize(
+    ("share", "name"),
+    [
+        ({}, "gpu.deckhouse.io/s"),
+        ({"memory": {"max": "10Gi"}}, "gpu.deckhouse.io/s"),
+        ({"memory": {"default": "10Gi"}}, ""),
+        ({"cores": {"default": 20}}, ""),
+    ],
+)
+def test_only_shares_of_the_node_s_default_amounts_have_an_extended_resource(
+    share: dict[str, Any], name: str
+) -> None:
+    raw = gpus.gpu_class("s", devices=["Share"], share=share)
+    assert gpuclass.resource_name(msgspec.convert(raw, GPUClass)) == name
