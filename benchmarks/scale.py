@@ -88,6 +88,7 @@ async def _measure(kubeconfig: str, nodes: int) -> list[Figure]:
         async with _controller(kubeconfig) as again:
             synced = await _timed(again.reconciling.wait)
             memory = processes.size(again.pid).rss
+            await _until(lambda: _is_idle(again.pid))
             before = processes.cpu_seconds(again.pid)
             delays = await _change_claims(api, nodes)
             spent = processes.cpu_seconds(again.pid) - before
@@ -283,6 +284,13 @@ async def _until(check: Callable[[], Awaitable[bool]]) -> None:
     """Ask again and again: a watch of all cards would compete with what is measured."""
     while not await check():  # noqa: ASYNC110
         await asyncio.sleep(1.0)
+
+
+async def _is_idle(pid: int) -> bool:
+    """Whether the process has done what it began with: at most 2 % of a CPU over a second."""
+    before = processes.cpu_seconds(pid)
+    await asyncio.sleep(1.0)
+    return processes.cpu_seconds(pid) - before < 0.02
 
 
 async def _are_judged(api: Client, cards: int) -> bool:

@@ -45,13 +45,17 @@ def _schema(kind: msgspec.inspect.Type) -> Schema:
         return _union(kind)
     if isinstance(kind, msgspec.inspect.EnumType):
         return {"type": "string", "enum": [member.value for member in kind.cls]}
-    if isinstance(kind, msgspec.inspect.ListType):
-        return {"type": "array", "items": _schema(kind.item_type)}
-    if isinstance(kind, msgspec.inspect.DictType):
-        return {"type": "object", "additionalProperties": _schema(kind.value_type)}
+    if isinstance(kind, msgspec.inspect.ListType | msgspec.inspect.DictType):
+        return _collection(kind)
     if type(kind) in _SCALARS:
         return dict(_SCALARS[type(kind)])
     raise UnsupportedError(f"a CustomResourceDefinition cannot describe {kind!r}")
+
+
+def _collection(kind: msgspec.inspect.ListType | msgspec.inspect.DictType) -> Schema:
+    if isinstance(kind, msgspec.inspect.ListType):
+        return {"type": "array", "items": _schema(kind.item_type)}
+    return {"type": "object", "additionalProperties": _schema(kind.value_type)}
 
 
 def _object(kind: msgspec.inspect.StructType) -> Schema:
