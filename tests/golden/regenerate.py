@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write every generated file anew, or with `--check` say which ones are out of date.
 
-Generated are the protocol stubs (from `protos/`), the CRDs (from the wire structs) and
-pages of docs/reference (`reference`). They are committed so that neither an installation
-nor a reader needs the generators.
+Generated are the protocol stubs (from `protos/`), the CRDs (from the wire structs), pages
+of docs/reference (`reference`) and what some machines offer (`offers`). They are committed
+so that neither an installation nor a reader needs the generators.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.golden import reference
+from tests.golden import offers, reference
 
 ROOT = Path(__file__).parents[2]
 LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
@@ -52,6 +52,10 @@ def write(target: Path) -> list[Path]:
     folder = target / "docs" / "reference"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in reference.pages(ROOT / "charts" / "gpudeck").items():
+        (folder / name).write_text(text, encoding="utf-8")
+    folder = target / "tests" / "golden" / "slices"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in offers.pages().items():
         (folder / name).write_text(text, encoding="utf-8")
     return sorted(path for path in target.rglob("*") if path.is_file())
 

@@ -42,7 +42,8 @@ class NodeEvents:
         self._warn(
             "ResourceSliceFieldsDropped",
             "The API server did not keep these fields of this node's ResourceSlices: "
-            f"{', '.join(fields[:5])}. Unhealthy cards are withheld instead of tainted.",
+            f"{', '.join(fields[:5])}. Without taints unhealthy cards are withheld; without "
+            "counters or allocations in shares only whole cards are offered.",
         )
 
     def slices_rejected(self, why: str) -> None:

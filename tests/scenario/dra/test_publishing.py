@@ -341,3 +341,108 @@ def reported(world: World, number: int, *, all_of_it: bool = True) -> dict[str, 
 def verdicts(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     found = status.get("conditions") or ()
     return {each["type"]: (each["status"], each["reason"]) for each in found}
+
+
+async def test_a_class_that_gets_ready_brings_its_parts_and_takes_them_when_it_goes(
+    world: World,
+) -> None:
+    world.adapter.show([splittable(0), card(1)])
+    add_physical_gpu(world, 0)
+    await world.published(2)
+    put_class(world, "halves", ready="False")
+    put_class(world, "shared", devices=["Share"])
+    names = await world.until(lambda: offered(world, 4))
+    assert [name.split("-")[0] for name in names] == ["share", "share", "gpu", "gpu"]
+    put_class(world, "halves")
+    names = await world.until(lambda: offered(world, 6))
+    assert names[:2] == ["mig-0000-10-00-0-3g40gb-9-4", "mig-0000-10-00-0-3g40gb-9-0"]
+    await world.until(lambda: "2 places for partitions" in published_text(world, 0))
+    assert "whole" in published_text(world, 0)
+    report = {each.device.device_name for each in (await world.kubelet.health("v1")).devices}
+    assert report == set(names)
+    for name in ("halves", "shared"):
+        world.api.remove(resources.GPU_CLASS, name)
+    assert await world.until(lambda: offered(world, 2)) == [device(0), device(1)]
+    for found in world.api.objects(resources.RESOURCE_SLICE).values():
+        assert "sharedCounters" not in found["spec"]
+
+
+async def test_all_parts_of_a_sick_card_are_tainted(world: World) -> None:
+    world.adapter.show([splittable(0)])
+    put_class(world, "halves")
+    await world.published(3)
+    world.adapter.show([splittable(0, health=sick(0).health)])
+    await world.until(lambda: all(taints(world)))
+    assert taints(world) == [[(TAINT, "HardwareXid", "NoSchedule")]] * 3
+
+
+@pytest.mark.parametrize("dropped", ["sharedCounters", "consumesCounters"])
+async def test_a_server_that_drops_counters_gets_whole_cards_alone_and_is_told_of(
+    world: World, monkeypatch: pytest.MonkeyPatch, dropped: str
+) -> None:
+    plain = world.api.store.apply
+
+    def dropping(kind: Any, key: str, value: dict[str, Any], write: Any) -> dict[str, Any]:
+        if kind[1] == "resourceslices":
+            spec = value["spec"]
+            spec.pop(dropped, None)
+            for each in spec.get("devices") or ():
+                each.pop(dropped, None)
+        return plain(kind, key, value, write)
+
+    monkeypatch.setattr(world.api.store, "apply", dropping)
+    world.adapter.show([splittable(0)])
+    put_class(world, "halves")
+    await world.until(lambda: "ResourceSliceFieldsDropped" in world.events())
+    assert await world.until(lambda: offered(world, 1)) == [device(0)]
+
+
+def splittable(number: int, **changes: Any) -> adapter_pb2.Card:
+    """A card that can be cut in halves at once."""
+    halves = adapter_pb2.PartitionProfile(
+        name="3g.40gb",
+        profile_id=9,
+        memory_mib=40320,
+        slices=3,
+        max_instances=2,
+        placements=[adapter_pb2.Placement(start=start, size=4) for start in (0, 4)],
+    )
+    support = adapter_pb2.PartitionSupport(
+        supported=True, dynamic=True, total_slices=7, profiles=[halves]
+    )
+    off = adapter_pb2.Partitioning(mode=adapter_pb2.PARTITIONING_MODE_DISABLED)
+    return card(number, partition_support=support, partitioning=off, **changes)
+
+
+def put_class(
+    world: World, name: str, *, devices: list[str] | None = None, ready: str = "True"
+) -> None:
+    """A GPUClass as the controller leaves it."""
+    verdict = {
+        "type": "Ready",
+        "status": ready,
+        "reason": "Told",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    world.api.put(
+        resources.GPU_CLASS,
+        {
+            "metadata": {"name": name},
+            "spec": {"devices": devices or ["Partition"]},
+            "status": {"conditions": [verdict]},
+        },
+    )
+
+
+def offered(world: World, count: int) -> list[str] | None:
+    """The names of the devices, in order, once there are `count`."""
+    names = [each["name"] for each in world.devices()]
+    return names if len(names) == count else None
+
+
+def published_text(world: World, number: int) -> str:
+    """The message of a card's condition Published."""
+    status = world.api.objects(resources.PHYSICAL_GPU)[name_of(number)]["status"]
+    found = {each["type"]: each for each in status.get("conditions") or ()}
+    return str(found.get("Published", {}).get("message", ""))
