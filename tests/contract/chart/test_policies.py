@@ -376,3 +376,39 @@ async def test_of_a_claim_only_the_own_devices_status_is_written(
     assert "only status.devices may be written" in await refused(
         {"metadata": {"labels": {"a": "b"}}}, ""
     )
+
+
+async def test_the_charts_role_lets_the_plugin_describe_the_devices_of_a_claim(
+    kubeconfig: str, admin: Client, plugin: Client
+) -> None:
+    name = {"name": "described", "namespace": "default"}
+    asked = [{"name": "r0", "exactly": {"deviceClassName": "any"}}]
+    await admin.create(
+        RESOURCE_CLAIM, {"metadata": name, "spec": {"devices": {"requests": asked}}}, Meta
+    )
+    here = {"key": "metadata.name", "operator": "In", "values": ["node-0"]}
+    allocation = {
+        "devices": {"results": [device("node-0") | {"request": "r0"}]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [here]}]},
+    }
+    body = {"metadata": name, "status": {"allocation": allocation}}
+    made = await admin.apply(RESOURCE_CLAIM, body, Meta, manager="admin", subresource="status")
+    since = "2026-01-01T00:00:00Z"
+    ready = {"type": "Ready", "status": "True", "reason": "Prepared", "message": "",
+             "lastTransitionTime": since, "observedGeneration": None}  # fmt: skip
+    said = device("node-0") | {"data": {"uuid": "MIG-1"}, "conditions": [ready]}
+    told = {"metadata": name | {"uid": made.metadata.uid}, "status": {"devices": [said]}}
+    assert await refusal(plugin, RESOURCE_CLAIM, told, "status") == ""
+    found = await admin.get(RESOURCE_CLAIM, "described", dict, namespace="default")
+    assert found["status"]["devices"][0]["data"] == {"uuid": "MIG-1"}
+    async with connected(kubeconfig, PLUGIN, "node-1") as other:
+        assert "resourceclaims/driver" in await refusal(
+            other, RESOURCE_CLAIM, told | {"status": {"devices": []}}, "status"
+        )
+    replaced = {"metadata": name | {"uid": "another"}, "status": {"devices": []}}
+    assert await refusal(plugin, RESOURCE_CLAIM, replaced, "status") != ""
+    told["status"] = {"devices": []}
+    assert await refusal(plugin, RESOURCE_CLAIM, told, "status") == ""
+    found = await admin.get(RESOURCE_CLAIM, "described", dict, namespace="default")
+    assert not found["status"].get("devices")
+    await admin.delete(RESOURCE_CLAIM, "described", namespace="default")
