@@ -42,7 +42,7 @@ def spec(**fields: Any) -> dict[str, Any]:
         (spec(devices=["Partition"], share={}), "spec.share"),
         (spec(devices=["Partition"], partition={"profiles": ["1g"]}), "profiles[0]"),
         (spec(devices=["Partition"], partition={"profiles": ["1g.5gb"] * 2}), "profiles[1]"),
-        (spec(devices=["Share"], share={"strategy": "MPS", "interval": "Long"}), "TimeSlicing"),
+        (spec(devices=["Share"], share={"strategy": "MPS"}), "TimeSlicing"),
         (
             spec(
                 devices=["Share"],
@@ -138,7 +138,9 @@ async def test_the_objects_of_the_chart_are_taken_without_a_warning(
 ) -> None:
     group, _, version = body["apiVersion"].rpartition("/")
     kind, meta = body["kind"], body["metadata"]
-    plural = {"GPUClass": "gpuclasses"}.get(kind, kind.lower() + "s")
+    plural = f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
+    if plural.endswith("ys"):
+        plural = plural.removesuffix("ys") + "ies"
     resource = Resource(group, version, kind, plural, namespaced="namespace" in meta)
     if resource.namespaced:
         await _namespace(connection, meta["namespace"])

@@ -49,11 +49,6 @@ _VALUES_FIT_OPERATOR = rule(
     " : !has(self.values) || size(self.values) == 0",
     "operators In and NotIn need values, Exists and DoesNotExist must have none",
 )
-_INTERVAL_FITS_STRATEGY = rule(
-    "!has(self.interval) || !has(self.strategy) || self.strategy == 'TimeSlicing'",
-    "interval is only for the strategy TimeSlicing; leave it out with MPS",
-    fieldPath=".interval",
-)
 _PARTITION_FITS_KIND = rule(
     "!has(self.partition) || (has(self.devices) && 'Partition' in self.devices)",
     "partition is only for classes that have Partition in spec.devices",
@@ -86,7 +81,7 @@ SHARE = "Share"
 """The kind of device that is a part of a card's memory and time beside other parts."""
 KINDS = (WHOLE, PARTITION, SHARE)
 
-TIME_SLICING, MPS = "TimeSlicing", "MPS"
+TIME_SLICING = "TimeSlicing"
 ENFORCE_DRIVER, ENFORCE_REPORT = "Driver", "Report"
 
 _PROFILE = "^[0-9]+(c[.][0-9]+)?g[.][0-9]+gb([+.-][a-z0-9.+-]+)?$"
@@ -231,9 +226,8 @@ class ShareRequirements(Wire):
     strategy: Annotated[
         str | None,
         doc(
-            "How processes of different shares take turns: TimeSlicing by the driver, "
-            "MPS at the same time through the maker's daemon.",
-            enum=[TIME_SLICING, MPS],
+            "How processes of different shares take turns: TimeSlicing by the driver.",
+            enum=[TIME_SLICING],
             default=TIME_SLICING,
         ),
     ] = None
@@ -325,7 +319,7 @@ class GPUClassSpec(Wire):
     ] = None
     share: Annotated[
         ShareRequirements | None,
-        doc("How shares are; for the kind Share.", x_validations=[_INTERVAL_FITS_STRATEGY]),
+        doc("How shares are; for the kind Share."),
     ] = None
     usage: Annotated[Usage | None, doc("Who may use the class, and how much.")] = None
     extended_resource_name: Annotated[
