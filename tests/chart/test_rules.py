@@ -97,11 +97,15 @@ def test_no_role_has_a_wildcard_or_reads_secrets(variant: str, each: Manifest) -
         assert rule["verbs"]
 
 
-def test_the_controller_never_writes_claims_and_the_adapter_none_at_all() -> None:
+def test_the_controller_never_writes_claims_and_the_adapter_their_status_alone() -> None:
     for _, each in OBJECTS:
         for rule in each.get("rules", []):
-            if {"resourceclaims", "resourceclaims/status"} & set(rule.get("resources", [])):
+            found = set(rule.get("resources", []))
+            if "resourceclaims" in found:
                 assert set(rule["verbs"]) <= {"get", "list", "watch"}
+            if {"resourceclaims/status", "resourceclaims/driver"} & found:
+                assert each["metadata"]["name"] == "gpudeck:nvidia-adapter"
+                assert set(rule["verbs"]) <= {"patch", "associated-node:patch"}
 
 
 def test_every_account_serves_one_workload() -> None:
