@@ -7,6 +7,7 @@ it would cost a reconciliation. Strings that many objects share are interned.
 
 from __future__ import annotations
 
+import functools
 import sys
 
 from gpudeck.api import labels
@@ -22,13 +23,15 @@ from gpudeck.api.resource import (
 from gpudeck.api.v1alpha1.physicalgpu import (
     Capabilities,
     CurrentState,
+    PartitionProfile,
+    PartitionSupport,
     PhysicalGPU,
     PhysicalGPUStatus,
 )
 
 
 def gpu(found: PhysicalGPU) -> PhysicalGPU:
-    """Return the card without its host's facts, its profiles and its resource version."""
+    """Return the card without its host's facts, places of partitions and resource version."""
     meta, status = found.metadata, found.status
     vendor = (meta.labels or {}).get(labels.VENDOR)
     kept = PhysicalGPU(
@@ -60,6 +63,36 @@ def _capabilities(found: Capabilities | None) -> Capabilities | None:
         architecture=_interned(found.architecture),
         compute_capability=_interned(found.compute_capability),
         memory_mib=found.memory_mib,
+        partition_support=_partitions(found.partition_support),
+    )
+
+
+def _partitions(found: PartitionSupport | None) -> PartitionSupport | None:
+    """What occupancy reads of the profiles; cards of one model share one object."""
+    if found is None or not found.profiles:
+        return None
+    known = tuple(
+        (each.name, each.profile_id, each.memory_mib, each.slices) for each in found.profiles
+    )
+    return _shared(found.total_slices, known)
+
+
+@functools.lru_cache(maxsize=64)
+def _shared(total: int | None, profiles: tuple[tuple[str, int, int, int], ...]) -> PartitionSupport:
+    return PartitionSupport(
+        supported=True,
+        total_slices=total,
+        profiles=[
+            PartitionProfile(
+                name=name,
+                profile_id=number,
+                memory_mib=memory,
+                max_instances=0,
+                slices=slices,
+                multiprocessors=0,
+            )
+            for name, number, memory, slices in profiles
+        ],
     )
 
 
@@ -91,7 +124,12 @@ def claim(found: ResourceClaim) -> ResourceClaim | None:
     status = found.status
     devices = status.allocation.devices if status and status.allocation else None
     results = [
-        AllocatedDevice(pool=each.pool, device=each.device, share_id=each.share_id)
+        AllocatedDevice(
+            pool=each.pool,
+            device=each.device,
+            share_id=each.share_id,
+            consumed_capacity=each.consumed_capacity,
+        )
         for each in (devices.results if devices else None) or ()
         if each.driver == labels.DRIVER and not each.admin_access
     ]

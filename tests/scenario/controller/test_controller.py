@@ -228,7 +228,7 @@ async def test_a_deleted_device_class_comes_back_and_an_orphan_goes() -> None:
 
 async def test_a_class_of_another_schema_says_what_is_wrong_with_it() -> None:
     async with ApiServer() as server:
-        server.put(GPU_CLASS, gpus.gpu_class("odd") | {"spec": {"devices": ["Partition"]}})
+        server.put(GPU_CLASS, gpus.gpu_class("odd") | {"spec": {"devices": ["Passthrough"]}})
         async with controller(server):
             await server.until(lambda: ready(server, "odd"))
             assert ready(server, "odd")["reason"] == "UnknownDeviceKind"

@@ -334,9 +334,12 @@ class GPUClassSpec(Wire):
     ] = None
 
 
-class Matching(Wire, omit_defaults=False):
-    gpus: Annotated[int, doc("Cards that meet the requirements.", minimum=0)] = 0
-    devices: Annotated[int, doc("Devices that these cards offer to the class.", minimum=0)] = 0
+class Matching(Wire):
+    gpus: Annotated[int, doc("Cards that meet the requirements.", minimum=0)]
+    devices: Annotated[
+        int | None,
+        doc("Whole cards that are offered; absent for classes of parts.", minimum=0),
+    ] = None
 
 
 class GPUClassStatus(Wire):
@@ -347,9 +350,12 @@ class GPUClassStatus(Wire):
     ] = None
     matching: Annotated[Matching | None, doc("How many cards the class selects.")] = None
     free: Annotated[
-        int | None, doc("Devices that nobody holds and a pod could get.", minimum=0)
+        int | None,
+        doc("Cards that nobody holds and a pod could get; absent for classes of parts.", minimum=0),
     ] = None
-    allocated: Annotated[int | None, doc("Devices that claims hold.", minimum=0)] = None
+    allocated: Annotated[
+        int | None, doc("Cards that claims hold; absent for classes of parts.", minimum=0)
+    ] = None
     message: Annotated[str | None, doc("The state of the class in one sentence.")] = None
 
 

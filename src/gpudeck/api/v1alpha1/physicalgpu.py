@@ -177,6 +177,9 @@ class HolderClaim(Wire):
     share_id: Annotated[
         str | None, doc("Which share of the device, if it is shared.", default="")
     ] = msgspec.field(default=None, name="shareID")
+    memory_mib: Annotated[
+        int | None, doc("Of a share: the memory that was agreed, in MiB.", minimum=0)
+    ] = msgspec.field(default=None, name="memoryMiB")
     pods: Annotated[
         list[str] | None, doc("Names of the pods that the claim is reserved for.", maxItems=256)
     ] = None

@@ -7,7 +7,7 @@ import dataclasses
 
 from gpudeck.api import conditions
 from gpudeck.api.meta import Condition
-from gpudeck.api.v1alpha1.gpuclass import GPUClass, GPUClassStatus, Matching
+from gpudeck.api.v1alpha1.gpuclass import WHOLE, GPUClass, GPUClassStatus, Matching
 from gpudeck.controller.gpuclass.tally import Counts
 
 
@@ -44,20 +44,23 @@ def of(gpu_class: GPUClass, outcome: Outcome, counts: Counts, now: str) -> GPUCl
         message=outcome.message,
         observed_generation=gpu_class.metadata.generation or 0,
     )
+    is_whole = (gpu_class.spec.devices or [WHOLE]) == [WHOLE]
     return GPUClassStatus(
         conditions=conditions.merge(old, [condition], now),
         device_class_name=outcome.device_class_name,
         extended_resource_name=outcome.resource_name,
-        matching=Matching(gpus=counts.gpus, devices=counts.devices),
-        free=counts.free,
-        allocated=counts.allocated,
-        message=_sentence(outcome, counts),
+        matching=Matching(gpus=counts.gpus, devices=counts.devices if is_whole else None),
+        free=counts.free if is_whole else None,
+        allocated=counts.allocated if is_whole else None,
+        message=_sentence(outcome, counts, is_whole=is_whole),
     )
 
 
-def _sentence(outcome: Outcome, counts: Counts) -> str:
+def _sentence(outcome: Outcome, counts: Counts, *, is_whole: bool) -> str:
     if not outcome.ready:
         return outcome.message
     if not counts.gpus:
         return "no card of the cluster meets the requirements"
+    if not is_whole:
+        return f"parts of {counts.gpus} matching cards, as far as the cards offer them"
     return f"{counts.free} of {counts.gpus} matching cards free, {counts.allocated} held"

@@ -57,10 +57,13 @@ class Tally:
         return True
 
     def of(self, spec: GPUClassSpec) -> Counts:
-        """Return the counts of the cards that a class selects. Raises InvalidError."""
+        """Return the counts of the cards that a class selects. Raises InvalidError.
+
+        Of a class of parts only `gpus` says anything: the cards of which parts could be had.
+        """
         total = Counts()
         for traits, counts in self._kinds.items():
-            if selectors.matches(spec, traits):
+            if not selectors.card_mismatches(spec, traits):
                 total.add(counts)
         return total
 

@@ -8,8 +8,8 @@ comes later finds its holders already here.
 
 from __future__ import annotations
 
-from gpudeck.api import names
-from gpudeck.api.resource import ResourceClaim
+from gpudeck.api import attributes, names, quantities
+from gpudeck.api.resource import AllocatedDevice, ResourceClaim
 from gpudeck.api.v1alpha1.physicalgpu import HolderClaim
 
 
@@ -59,10 +59,19 @@ def by_gpu(claim: ResourceClaim) -> dict[str, tuple[HolderClaim, ...]]:
             device=result.device,
             # The API server writes its default where none is given; equal things stay equal.
             share_id=result.share_id or "",
+            memory_mib=_memory_mib(result),
             pods=pods or None,
         )
         found[gpu] = (*found.get(gpu, ()), holder)
     return found
+
+
+def _memory_mib(result: AllocatedDevice) -> int | None:
+    """The memory of a share, None for all other devices."""
+    for name, amount in (result.consumed_capacity or {}).items():
+        if name.rpartition("/")[2] == attributes.MEMORY:
+            return quantities.parse(amount) // quantities.MEBIBYTE
+    return None
 
 
 def _order(holder: HolderClaim) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import msgspec
 from tests.support import gpus
 
 from gpudeck.api import conditions
-from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.api.v1alpha1.gpuclass import GPUClass, Matching
 from gpudeck.controller.gpuclass import statuses
 from gpudeck.controller.gpuclass.tally import Counts
 
@@ -46,3 +46,12 @@ def test_an_unchanged_status_is_equal_at_any_time() -> None:
     first = statuses.of(CLASS, outcome, counts, NOW)
     again = msgspec.structs.replace(CLASS, status=first)
     assert statuses.of(again, outcome, counts, "2027-01-01T00:00:00Z") == first
+
+
+def test_a_class_of_parts_counts_cards_and_says_no_more_than_it_knows() -> None:
+    raw = gpus.gpu_class("small", devices=["Partition"])
+    found = statuses.of(
+        msgspec.convert(raw, GPUClass), statuses.ready("small", ""), Counts(gpus=8, free=8), NOW
+    )
+    assert found.message == "parts of 8 matching cards, as far as the cards offer them"
+    assert (found.matching, found.free, found.allocated) == (Matching(gpus=8), None, None)

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole card is free or full."""
+"""How much of a card is held, whole or in parts."""
 
 from __future__ import annotations
 
 import msgspec
 from tests.support import gpus
 
-from gpudeck.api.v1alpha1.physicalgpu import HeldMemory, HolderClaim, PhysicalGPU
+from gpudeck.api.v1alpha1.physicalgpu import (
+    HeldMemory,
+    HolderClaim,
+    Occupancy,
+    PartitionSupport,
+    PhysicalGPU,
+)
 from gpudeck.controller.physicalgpu import occupancy
 
 HOLDER = HolderClaim(namespace="t", name="c", uid="u", device="gpu-0000-1b-00-0")
@@ -36,3 +42,47 @@ def test_memory_that_is_not_known_is_not_made_up() -> None:
 
 def test_a_card_that_nobody_looked_at_yet_can_be_free() -> None:
     assert occupancy.of(PhysicalGPU(), []).state == "Free"
+
+
+PROFILES = [
+    {"name": "1g.10gb", "profileID": 19, "memoryMiB": 9856, "maxInstances": 7, "slices": 1,
+     "multiprocessors": 16},
+    {"name": "3g.40gb", "profileID": 9, "memoryMiB": 40448, "maxInstances": 2, "slices": 3,
+     "multiprocessors": 60},
+]  # fmt: skip
+
+
+def cut(*devices: str) -> Occupancy:
+    """The occupancy of a card whose partitions of these names are held."""
+    found = card()
+    assert found.status
+    assert found.status.capabilities
+    support = {"supported": True, "totalSlices": 7, "profiles": PROFILES}
+    found.status.capabilities.partition_support = msgspec.convert(support, PartitionSupport)
+    holders = [
+        HolderClaim(namespace="t", name=name, uid=name, device=f"mig-0000-1b-00-0-{name}")
+        for name in devices
+    ]
+    return occupancy.of(found, holders)
+
+
+def test_partitions_hold_their_own_memory_until_the_card_is_cut_up() -> None:
+    some = cut("1g10gb-19-0", "3g40gb-9-4")
+    assert (some.state, some.memory_mib) == ("Partial", HeldMemory(total=81559, used=50304))
+    all_of_it = cut(*(f"1g10gb-19-{start}" for start in range(7)))
+    assert (all_of_it.state, all_of_it.memory_mib) == (
+        "Full",
+        HeldMemory(total=81559, used=7 * 9856),
+    )
+
+
+def test_shares_hold_what_was_agreed() -> None:
+    shares = [
+        HolderClaim(
+            namespace="t", name="c", uid=f"u{number}", device="share-0000-1b-00-0",
+            share_id=f"s{number}", memory_mib=4096,
+        )
+        for number in range(2)
+    ]  # fmt: skip
+    found = occupancy.of(card(), shares)
+    assert (found.state, found.memory_mib) == ("Partial", HeldMemory(total=81559, used=8192))
