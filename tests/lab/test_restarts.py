@@ -67,11 +67,12 @@ def containers(lab: Lab, name: str) -> set[str]:
 
 
 def devices(lab: Lab, node: str) -> int:
-    """How many devices the node's complete pool offers."""
+    """How many whole cards the node's pool offers."""
     return sum(
-        len(each["spec"].get("devices", []))
+        device["name"].startswith("gpu-")
         for each in lab.list("resourceslices")
         if each["spec"].get("nodeName") == node and each["spec"]["driver"] == "gpu.deckhouse.io"
+        for device in each["spec"].get("devices", [])
     )
 
 
