@@ -278,11 +278,23 @@ class Preparer:
                 outcomes[uid] = each.devices
             except GpudeckError as error:
                 outcomes[uid] = error
-                content.forget(uid)
-                if each.before is not None:
-                    content.claims[uid] = each.before
+                self._take_back(content, each, answers.get(uid))
         self._ledger.write(content)
         return outcomes
+
+    def _take_back(
+        self, content: Content, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
+    ) -> None:
+        """Leave a claim as it was before; what was made for it all the same is to be removed."""
+        uid = fresh.claim.uid
+        is_refused = answer is not None and answer.HasField("error")
+        if fresh.before is not None:
+            content.claims[uid] = fresh.before
+        elif is_refused or not _has_partition(content.claims[uid]):
+            # An adapter that refuses has made nothing, or has undone it.
+            content.forget(uid)
+        else:
+            content.claims[uid] = _as_released(content.claims[uid])
 
     def _settle(
         self, entry: Entry, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
@@ -368,10 +380,7 @@ class Preparer:
             # The spec goes first: an entry without one is made whole by a repeated Prepare.
             self._folder.remove(uid)
         for uid in late:
-            released = msgspec.structs.replace(
-                content.claims[uid], state=State.RELEASED, spec=None, driver_version=None
-            )
-            content.claims[uid] = released
+            content.claims[uid] = _as_released(content.claims[uid])
         forgotten = [uid for uid in claim_uids if uid not in late and content.forget(uid)]
         if forgotten or late:
             self._ledger.write(content)
@@ -391,6 +400,10 @@ def _given(answer: adapter_pb2.PreparedClaim | None) -> dict[str, Given]:
         )
         for each in (answer.devices if answer is not None else ())
     }
+
+
+def _as_released(entry: Entry) -> Entry:
+    return msgspec.structs.replace(entry, state=State.RELEASED, spec=None, driver_version=None)
 
 
 def _has_partition(entry: Entry | None) -> bool:

@@ -56,6 +56,28 @@ def device(number: int) -> str:
     return f"gpu-0000-{0x10 + number:02x}-00-0"
 
 
+def partitionable(number: int) -> adapter_pb2.Card:
+    """`card(number)` with one profile, of two memory slices each, at four places."""
+    profile = adapter_pb2.PartitionProfile(
+        name="1g.20gb",
+        profile_id=15,
+        memory_mib=20 * 1024,
+        max_instances=4,
+        slices=1,
+        multiprocessors=26,
+        placements=[adapter_pb2.Placement(start=start, size=2) for start in (0, 2, 4, 6)],
+    )
+    support = adapter_pb2.PartitionSupport(
+        supported=True, total_slices=7, profiles=[profile], dynamic=True
+    )
+    return card(number, partition_support=support)
+
+
+def partition(number: int, start: int) -> str:
+    """The DRA device name of a partition of `partitionable(number)`."""
+    return f"mig-0000-{0x10 + number:02x}-00-0-1g20gb-15-{start}"
+
+
 class Adapter:
     """Serves gpudeck.adapter.v1 from a list of cards."""
 
@@ -64,6 +86,12 @@ class Adapter:
         self.cards = list(cards)
         self.prepared: set[str] = set()
         """UIDs of the claims that are prepared now."""
+        self.partitions: set[tuple[str, int, int]] = set()
+        """PCI address, start and size of each partition that there is now."""
+        self.is_stubborn = False
+        """Whether no partition can be removed."""
+        self.has_edits = True
+        """Whether devices get what a container needs for them."""
         self.refusals: dict[str, adapter_pb2.Error] = {}
         """By PCI address: what Prepare answers."""
         self.environment = ["NVIDIA_VISIBLE_DEVICES=void"]
@@ -144,6 +172,7 @@ class Adapter:
                     uid=request.claim.uid, error=self.refusals[each.pci_address]
                 )
         self.prepared.add(request.claim.uid)
+        self.partitions |= _partitions(request)
         hook = adapter_pb2.Hook(hook_name="createContainer", path=hook_path, args=["hook"])
         return adapter_pb2.PreparedClaim(
             uid=request.claim.uid,
@@ -151,17 +180,33 @@ class Adapter:
                 env=self.environment, hooks=[hook] if hook_path else []
             ),
             devices=[
-                adapter_pb2.PreparedDevice(name=each.name, edits=_edits(minors[each.pci_address]))
+                adapter_pb2.PreparedDevice(
+                    name=each.name,
+                    edits=_edits(minors[each.pci_address]) if self.has_edits else None,
+                )
                 for each in request.devices
             ],
         )
 
     async def _unprepare(self, request: Any, context: Any) -> adapter_pb2.UnprepareResponse:
-        for each in request.claims:
-            self.prepared.discard(each.claim.uid)
-        return adapter_pb2.UnprepareResponse(
-            claims=[adapter_pb2.UnpreparedClaim(uid=each.claim.uid) for each in request.claims]
-        )
+        return adapter_pb2.UnprepareResponse(claims=map(self._unprepared, request.claims))
+
+    def _unprepared(self, request: adapter_pb2.ClaimRequest) -> adapter_pb2.UnpreparedClaim:
+        gone = _partitions(request)
+        if gone and self.is_stubborn:
+            error = adapter_pb2.Error(reason="InUse", message="a process uses it", retryable=True)
+            return adapter_pb2.UnpreparedClaim(uid=request.claim.uid, error=error)
+        self.prepared.discard(request.claim.uid)
+        self.partitions -= gone
+        return adapter_pb2.UnpreparedClaim(uid=request.claim.uid)
+
+
+def _partitions(request: adapter_pb2.ClaimRequest) -> set[tuple[str, int, int]]:
+    return {
+        (each.pci_address, each.partition.placement.start, each.partition.placement.size)
+        for each in request.devices
+        if each.HasField("partition") and not each.admin_access
+    }
 
 
 def _edits(minor: int) -> adapter_pb2.ContainerEdits:

@@ -24,7 +24,7 @@ from typing import Any
 import grpc.aio
 import pytest
 from tests.scenario.dra.conftest import World
-from tests.scenario.dra.standins import device
+from tests.scenario.dra.standins import device, partition, partitionable
 from tests.support import apiserver, tracing
 
 from gpudeck import settings
@@ -38,6 +38,8 @@ GPUDECK = Path(sys.executable).with_name("gpudeck")
 PATIENCE_SECONDS = 30.0
 RESIDENT = "resident"
 """A claim that is prepared before the first kill and must not be touched by any."""
+PLACE = ("0000:11:00.0", 2, 2)
+"""Of `partition(1, 2)`: PCI address, start and size."""
 AT_ONCE = 3
 """Nodes that a test has at a time."""
 QUIET = (3, 0.03, 1_000_000)
@@ -170,6 +172,7 @@ async def node() -> AsyncIterator[Plugin]:
     with tempfile.TemporaryDirectory(prefix="dra-") as folder:
         async with apiserver.ApiServer() as api:
             world = World(Path(folder), api)
+            world.adapter.show(map(partitionable, range(4)))
             await world.adapter.start()
             plugin = Plugin(world)
             resident = world.claim(RESIDENT, 3)
@@ -251,6 +254,44 @@ async def test_a_claim_comes_and_goes_whenever_the_plugin_is_killed() -> None:
     await at_every_call(survives, *more, "sendmsg", "rename", "fsync", "unlink")
 
 
+async def test_a_partition_comes_and_goes_whenever_the_plugin_is_killed() -> None:
+    async def survives(plugin: Plugin, family: str, number: int) -> bool:
+        world = plugin.world
+        claim = world.claim(f"claim{number}", 1, device=partition(1, 2))
+        await plugin.idle()
+        async with plugin.doomed(family, number) as doom:
+            await comes(plugin, claim)
+            assert world.adapter.partitions == {PLACE}
+            assert await plugin.unprepare(claim) == ""
+        await plugin.start()
+        await settled(plugin)
+        has_nothing_but(world)
+        assert world.adapter.partitions == set()
+        return not doom.struck
+
+    await at_every_call(survives, "sendmsg", "rename", "fsync", "unlink")
+
+
+async def test_a_partition_is_not_left_when_nobody_asks_again_after_a_kill() -> None:
+    async def survives(plugin: Plugin, family: str, number: int) -> bool:
+        world, name = plugin.world, f"claim{number}"
+        claim = world.claim(name, 1, device=partition(1, 2))
+        await plugin.idle()
+        async with plugin.doomed(family, number) as doom:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await world.kubelet.prepare(claim)
+        await plugin.start()
+        await settled(plugin)
+        is_there = name in world.states()
+        has_nothing_but(world, *([name] if is_there else []))
+        assert world.adapter.partitions == ({PLACE} if is_there else set())
+        await goes(plugin, claim)
+        assert world.adapter.partitions == set()
+        return not doom.struck
+
+    await at_every_call(survives, "sendmsg", "rename")
+
+
 async def test_a_start_on_leftovers_is_finished_by_the_next_whenever_it_is_killed() -> None:
     async def survives(plugin: Plugin, family: str, number: int) -> bool:
         kept, begun, other = (
@@ -298,6 +339,11 @@ async def comes(plugin: Plugin, claim: dict[str, Any]) -> None:
     answer = await plugin.prepare(claim)
     assert answer.error == ""
     assert ids(answer) == is_prepared(plugin.world, claim)
+
+
+async def settled(plugin: Plugin) -> None:
+    """Wait until the plugin has undone what was half done, as it does without any call."""
+    await plugin.world.until(lambda: set(plugin.world.states().values()) == {"PrepareCompleted"})
 
 
 async def is_refused(plugin: Plugin, claim: dict[str, Any], holder: dict[str, Any]) -> None:

@@ -62,3 +62,42 @@ def test_a_claim_that_is_not_allocated_may_be_so_later() -> None:
 def test_a_device_of_another_nodes_pool_is_refused() -> None:
     with pytest.raises(errors.InvalidError, match="pool 'm'; allowed on this node: 'n'"):
         allocations.devices(claim(result(pool="m")), CLAIM, "n")
+
+
+CARD, SHARE = "gpu-0000-1b-00-0", "share-0000-1b-00-0"
+SMALL, LARGE = "mig-0000-1b-00-0-1g10gb-19-3", "mig-0000-1b-00-0-3g40gb-9-0"
+
+
+def held(name: str, size: int | None = None, **changes: Any) -> allocations.HeldDevice:
+    return allocations.HeldDevice(name=name, size=size, **changes)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "excludes"),
+    [
+        (held(CARD), held(CARD), True),
+        (held(CARD), held("gpu-0000-1c-00-0"), False),
+        (held(CARD), held(SMALL, 1), True),
+        (held(CARD), held(SHARE, share_id="a"), True),
+        (held(SHARE, share_id="a"), held(SHARE, share_id="b"), False),
+        (held(SHARE, share_id="a"), held(f"{SHARE}-mps", share_id="b"), True),
+        (held(SHARE, share_id="a"), held(SMALL, 1), True),
+        (held(SMALL, 1), held(SMALL, 1), True),
+        (held(SMALL, 1), held(LARGE, 4), True),
+        (held("mig-0000-1b-00-0-1g10gb-19-4", 1), held(LARGE, 4), False),
+        (held("mig-0000-1c-00-0-1g10gb-19-3", 1), held(LARGE, 4), False),
+        (held(CARD, admin_access=True), held(CARD), False),
+        (held(SMALL, 1, admin_access=True), held(LARGE, 4), False),
+    ],
+)
+def test_what_excludes_what_on_a_card(
+    mine: allocations.HeldDevice, theirs: allocations.HeldDevice, excludes: bool
+) -> None:
+    assert (mine.excludes(theirs), theirs.excludes(mine)) == (excludes, excludes)
+
+
+def test_two_shares_of_one_device_in_one_claim_have_keys_of_their_own() -> None:
+    found = allocations.devices(
+        claim(result(device=SHARE, shareID="a"), result(device=SHARE, shareID="b")), CLAIM, "n"
+    )
+    assert [each.key for each in found] == [f"{SHARE}-a", f"{SHARE}-b"]
