@@ -137,7 +137,9 @@ async def test_a_renewed_certificate_serves_the_next_connection() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     first, second = selfsigned.make("one.test", 1), selfsigned.make("two.test", 1)
     serving.load(context, first)
-    server = await asyncio.start_server(lambda _, writer: writer.close(), port=0, ssl=context)
+    server = await asyncio.start_server(
+        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context
+    )
     port = server.sockets[0].getsockname()[1]
 
     async def shown() -> bytes:
