@@ -27,6 +27,9 @@ API_PORT = 6443
 REGISTRY_PORT = 5000
 SUBNETS = 256
 BRIDGE = "lab0"
+BRIDGE_ADDRESS = "02:67:64:00:00:01"
+"""A bridge without an address of its own has the lowest of its ports': when that node leaves, it
+changes, and the machine talks to the old one until its neighbour entry expires, some 10 s later."""
 # A veth pair carries the largest packet that IPv4 knows; the bridge follows its ports.
 HOST_ADDRESS = 254
 MAXIMUM_INDEX = 200
@@ -106,7 +109,7 @@ def link_commands(plan: Plan, digest: str, control_plane: Process) -> list[str]:
 def bridge_commands(plan: Plan) -> list[str]:
     """ip commands, run in the control plane's namespace after those of `link_commands`."""
     return [
-        f"link add {BRIDGE} type bridge forward_delay 0",
+        f"link add {BRIDGE} address {BRIDGE_ADDRESS} type bridge forward_delay 0",
         f"address add {plan.control_plane}/24 dev {BRIDGE}",
         f"link set {BRIDGE} up",
         f"link set machine master {BRIDGE}",

@@ -56,3 +56,8 @@ def test_indexes_of_removed_nodes_are_used_again() -> None:
     full = [Node(name=f"n{index}", index=index) for index in range(1, network.MAXIMUM_INDEX)]
     with pytest.raises(errors.BusyError):
         network.next_index(full)
+
+
+def test_the_bridge_keeps_its_address_when_nodes_leave() -> None:
+    made = next(each for each in network.bridge_commands(network.Plan(7)) if "type bridge" in each)
+    assert f"address {network.BRIDGE_ADDRESS}" in made
