@@ -192,10 +192,6 @@ class Controller:
         return metrics.render()
 
 
-def _resource_name(found: DeviceClass | None) -> str:
-    return (found.spec.extended_resource_name or "") if found and found.spec else ""
-
-
 def _is_ready(found: GPUClass) -> bool:
     ready = conditions.find(found.status.conditions if found.status else None, conditions.READY)
     return ready is not None and ready.status == conditions.TRUE
