@@ -80,6 +80,15 @@ class Entry(Wire):
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.name else "of unknown name"
 
+    @property
+    def has_partition(self) -> bool:
+        """Whether something was or is to be made for the claim."""
+        return any(device.is_partition for device in self.devices)
+
+    def released(self) -> Entry:
+        """The entry of a claim that is given back while its partitions are still there."""
+        return msgspec.structs.replace(self, state=State.RELEASED, spec=None, driver_version=None)
+
 
 class Content(msgspec.Struct):
     """The file in memory. `quarantined` entries are written back as they were found."""

@@ -22,8 +22,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-import msgspec
-
 from gpudeck import logs
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import checkpoint, events, metrics, recovering
@@ -154,10 +152,8 @@ class Ledger:
             ]
             for uid in started:
                 entry = content.claims[uid]
-                if any(device.is_partition for device in entry.devices):
-                    content.claims[uid] = msgspec.structs.replace(
-                        entry, state=checkpoint.State.RELEASED, spec=None
-                    )
+                if entry.has_partition:
+                    content.claims[uid] = entry.released()
                 else:
                     content.forget(uid)
             kept = {*content.claims, *content.quarantined}

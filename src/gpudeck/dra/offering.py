@@ -125,10 +125,11 @@ def offer(
     """
     ranked: list[tuple[tuple[int, ...], resource.Device]] = []
     counters = []
+    keys = tuple(msgspec.json.encode(spec) for spec in rules.classes)
     for index, card in enumerate(sorted(cards, key=_address)):
         if not card.driver.ready:
             continue
-        parts = _Card(card, rules)
+        parts = _Card(card, rules, keys)
         found = parts.devices()
         for rank, device in found:
             device.taints = _taints(card.health, (before or {}).get(device.name), rules.effect)
@@ -155,8 +156,8 @@ Ranked = tuple[tuple[int, int, int], resource.Device]
 class _Card:
     """One card on its way to devices."""
 
-    def __init__(self, card: adapter_pb2.Card, rules: Rules) -> None:
-        self._card, self._rules = card, rules
+    def __init__(self, card: adapter_pb2.Card, rules: Rules, keys: Sequence[bytes]) -> None:
+        self._card, self._rules, self._keys = card, rules, keys
         self._address = _address(card)
         self._foreign = foreign(card, rules.ours)
         self._base = _attributes(card, rules.vendor)
@@ -284,7 +285,7 @@ class _Card:
     def _is_wanted(self, device: resource.Device) -> bool:
         if device.name in self._rules.ours:
             return True
-        return _selects(self._rules.classes, selectors.traits_of_device(device))
+        return _selects(self._keys, selectors.traits_of_device(device))
 
     # Counters
 
@@ -353,11 +354,11 @@ def _is_selected(spec: bytes, traits: selectors.Traits) -> bool:
     return selectors.matches(msgspec.json.decode(spec, type=GPUClassSpec), traits)
 
 
-def _selects(classes: Sequence[GPUClassSpec], traits: selectors.Traits) -> bool:
-    """Whether any class selects a device; a class that cannot be read selects nothing."""
-    for spec in classes:
+def _selects(keys: Sequence[bytes], traits: selectors.Traits) -> bool:
+    """Whether any class, by its spec as JSON, selects a device; one that cannot be read none."""
+    for key in keys:
         try:
-            if _is_selected(msgspec.json.encode(spec), traits):
+            if _is_selected(key, traits):
                 return True
         except InvalidError:
             continue  # The class is not Ready for that, and says so itself.

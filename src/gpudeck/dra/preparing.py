@@ -91,7 +91,11 @@ class Preparer:
         async with self._ledger.opened() as content:
             done = [claim for claim in claims if claim.uid not in refused]
             # What others may hold next is removed under the lock.
-            parts = [each for each in done if _has_partition(content.claims.get(each.uid))]
+            parts = [
+                each
+                for each in done
+                if (entry := content.claims.get(each.uid)) is not None and entry.has_partition
+            ]
             late = await self._remove(content, parts)
             await ledger.whole(self._forget, content, [each.uid for each in done], late)
         return {claim.uid: refused.get(claim.uid) for claim in claims}
@@ -223,7 +227,7 @@ class Preparer:
             await self._add_claims(content)
         fetched = [self._described(device) for device in fetched]
         before = content.claims.get(claim.uid)
-        if before is not None and _has_partition(before) and before.devices != fetched:
+        if before is not None and before.has_partition and before.devices != fetched:
             raise UnavailableError(
                 f"claim {claim}: what was made for its last allocation is still to be removed",
                 reason="DeviceBeingReleased",
@@ -290,11 +294,11 @@ class Preparer:
         is_refused = answer is not None and answer.HasField("error")
         if fresh.before is not None:
             content.claims[uid] = fresh.before
-        elif is_refused or not _has_partition(content.claims[uid]):
+        elif is_refused or not content.claims[uid].has_partition:
             # An adapter that refuses has made nothing, or has undone it.
             content.forget(uid)
         else:
-            content.claims[uid] = _as_released(content.claims[uid])
+            content.claims[uid] = content.claims[uid].released()
 
     def _settle(
         self, entry: Entry, fresh: Fresh, answer: adapter_pb2.PreparedClaim | None
@@ -358,7 +362,7 @@ class Preparer:
         entries = [
             (claim, entry)
             for claim in claims
-            if (entry := known.claims.get(claim.uid)) is not None and not _has_partition(entry)
+            if (entry := known.claims.get(claim.uid)) is not None and not entry.has_partition
         ]
         if not entries or not self._adapter.is_connected:
             return {}
@@ -380,7 +384,7 @@ class Preparer:
             # The spec goes first: an entry without one is made whole by a repeated Prepare.
             self._folder.remove(uid)
         for uid in late:
-            content.claims[uid] = _as_released(content.claims[uid])
+            content.claims[uid] = content.claims[uid].released()
         forgotten = [uid for uid in claim_uids if uid not in late and content.forget(uid)]
         if forgotten or late:
             self._ledger.write(content)
@@ -400,14 +404,6 @@ def _given(answer: adapter_pb2.PreparedClaim | None) -> dict[str, Given]:
         )
         for each in (answer.devices if answer is not None else ())
     }
-
-
-def _as_released(entry: Entry) -> Entry:
-    return msgspec.structs.replace(entry, state=State.RELEASED, spec=None, driver_version=None)
-
-
-def _has_partition(entry: Entry | None) -> bool:
-    return entry is not None and any(device.is_partition for device in entry.devices)
 
 
 def _is_completed(content: Content, claim: Reference) -> bool:
