@@ -67,6 +67,7 @@ class Container(Wire):
     name: str = ""
     image: str | None = None
     resources: ResourceRequirements | None = None
+    restart_policy: str | None = None
 
 
 class PodResourceClaim(Wire):
@@ -140,6 +141,13 @@ class Pod(Wire):
 class ConfigMap(Wire):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     data: dict[str, str] | None = None
+
+
+class Secret(Wire):
+    """`data` is base64 on the wire and bytes here."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    data: dict[str, bytes] | None = None
 
 
 class LeaseSpec(Wire):

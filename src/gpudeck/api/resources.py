@@ -38,9 +38,25 @@ DEVICE_CLASS = Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses")
 RESOURCE_CLAIM = Resource(
     "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True
 )
+RESOURCE_CLAIM_TEMPLATE = Resource(
+    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True
+)
 RESOURCE_SLICE = Resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
 CUSTOM_RESOURCE_DEFINITION = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"
+)
+SECRET = Resource("", "v1", "Secret", "secrets", namespaced=True)
+MUTATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+)
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
 )
 PHYSICAL_GPU = Resource("gpu.deckhouse.io", "v1alpha1", "PhysicalGPU", "physicalgpus")
 GPU_CLASS = Resource("gpu.deckhouse.io", "v1alpha1", "GPUClass", "gpuclasses")

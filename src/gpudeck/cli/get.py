@@ -139,7 +139,7 @@ def classes(world: World, _: list[Card]) -> Rows:
                 "class": name,
                 "kind": "GPUClass",
                 "ready": ready.status if ready else "Unknown",
-                "resource": gpuclass.resource_name(gpu_class),
+                "resource": gpuclass.asked_name(gpu_class),
                 "cards": status.matching.gpus if status.matching else None,
                 "free": status.free,
                 "held": status.allocated,

@@ -33,12 +33,16 @@ from gpudeck.api.v1alpha1.physicalgpu import (
 def gpu(found: PhysicalGPU) -> PhysicalGPU:
     """Return the card without its host's facts, places of partitions and resource version."""
     meta, status = found.metadata, found.status
-    vendor = (meta.labels or {}).get(labels.VENDOR)
+    known = {
+        name: sys.intern(value)
+        for name, value in (meta.labels or {}).items()
+        if name in (labels.VENDOR, labels.NODE)
+    }
     kept = PhysicalGPU(
         metadata=ObjectMeta(
             name=meta.name,
             uid=meta.uid,
-            labels={labels.VENDOR: sys.intern(vendor)} if vendor else None,
+            labels=known or None,
             deletion_timestamp=meta.deletion_timestamp,
         )
     )
@@ -72,13 +76,16 @@ def _partitions(found: PartitionSupport | None) -> PartitionSupport | None:
     if found is None or not found.profiles:
         return None
     known = tuple(
-        (each.name, each.profile_id, each.memory_mib, each.slices) for each in found.profiles
+        (each.name, each.profile_id, each.memory_mib, each.max_instances, each.slices)
+        for each in found.profiles
     )
     return _shared(found.total_slices, known)
 
 
 @functools.lru_cache(maxsize=64)
-def _shared(total: int | None, profiles: tuple[tuple[str, int, int, int], ...]) -> PartitionSupport:
+def _shared(
+    total: int | None, profiles: tuple[tuple[str, int, int, int, int], ...]
+) -> PartitionSupport:
     return PartitionSupport(
         supported=True,
         total_slices=total,
@@ -87,11 +94,11 @@ def _shared(total: int | None, profiles: tuple[tuple[str, int, int, int], ...]) 
                 name=name,
                 profile_id=number,
                 memory_mib=memory,
-                max_instances=0,
+                max_instances=instances,
                 slices=slices,
                 multiprocessors=0,
             )
-            for name, number, memory, slices in profiles
+            for name, number, memory, instances, slices in profiles
         ],
     )
 

@@ -20,6 +20,7 @@ from gpudeck.api.resources import DEVICE_CLASS, GPU_CLASS, PHYSICAL_GPU, RESOURC
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller import disruption, events, keeping, metrics
+from gpudeck.controller.admission import webhooks
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
 from gpudeck.controller.gpuclass import tally
 from gpudeck.controller.physicalgpu import holdings
@@ -79,6 +80,7 @@ class Controller:
         )
         self._disruption = disruption.Disruption(client, self._recorder, self._claims, self._held)
         self._pods_queue = Queue("disruption")
+        self._webhooks = webhooks.Webhooks(client, settings, self._classes, self._device_classes)
         self._elector = Elector(
             client,
             name="gpu-controller",
@@ -95,6 +97,7 @@ class Controller:
             group.create_task(self._recorder.run(), name="events")
             group.create_task(self._health(), name="health")
             group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._admission(), name="admission")
             group.create_task(self._stand(), name="leading")
 
     async def _health(self) -> None:
@@ -110,6 +113,11 @@ class Controller:
             guard=reviewing.Guard(self._client, "/metrics"),
             certificate=certificates.self_signed,
         )
+
+    async def _admission(self) -> None:
+        for cache in (self._classes, self._device_classes, self._gpus):
+            await cache.synced()
+        await self._webhooks.run()
 
     async def _stand(self) -> None:
         """Lead whenever the lease can be had, for ever."""
@@ -130,6 +138,7 @@ class Controller:
             group.create_task(self._class_queue.work(self._reconcile_class), name="gpuclass")
             told = self._pods_queue.work(self._disruption.reconcile)
             group.create_task(told, name="disruption")
+            group.create_task(self._webhooks.lead(), name="webhooks")
 
     async def _reconcile_class(self, name: str) -> None:
         if name == _ALL:
@@ -145,6 +154,7 @@ class Controller:
 
     def _gpu_changed(self, change: Change[PhysicalGPU]) -> None:
         self._gpu_queue.add(change.key)
+        self._webhooks.gpu_changed(change)
         if self._disruption.follow(change.key, change.new):
             self._pods_queue.add(change.key)
         if self._cards.change(change.old, change.new):
@@ -161,6 +171,7 @@ class Controller:
         if old is None or new is None or old.spec != new.spec:
             # A name that one class gives up may be another's from now on.
             self._add_all_classes()
+            self._webhooks.classes_changed()
         self._class_queue.add(change.key)
 
     def _device_class_changed(self, change: Change[DeviceClass]) -> None:
@@ -171,6 +182,7 @@ class Controller:
         }
         if len(names) > 1 or change.old is None or change.new is None:
             self._add_all_classes()
+        self._webhooks.classes_changed()
         self._class_queue.add(change.key)
 
     def _add_all_classes(self) -> None:

@@ -20,4 +20,10 @@ class Settings(KubeSettings):
     count_seconds: float = setting(
         1.0, "How often the counts of a GPUClass are written at most, in seconds."
     )
+    webhook_port: int = setting(
+        0, "Port of the admission webhooks, over TLS; 0 serves and registers none."
+    )
+    refuse_impossible: bool = setting(
+        True, "Refuse what no card of the cluster could serve; false only warns of it."
+    )
     workers: int = setting(8, "PhysicalGPUs that are written at the same time.")

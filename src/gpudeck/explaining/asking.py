@@ -213,7 +213,7 @@ def classes_by_resource(world: World) -> dict[str, str]:
         if name:
             found[name] = each.metadata.name
     for gpu_class in world.gpu_classes.values():
-        found.setdefault(gpuclass.resource_name(gpu_class), gpu_class.metadata.name)
+        found.setdefault(gpuclass.asked_name(gpu_class), gpu_class.metadata.name)
     found.pop("", None)
     return found
 

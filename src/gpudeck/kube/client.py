@@ -147,11 +147,16 @@ class Client:
         type_: type[T],
         *,
         namespace: str | None = None,
+        dry_run: bool = False,
     ) -> T:
-        """Create an object; AlreadyExistsError if one of the name is there."""
+        """Create an object; AlreadyExistsError if one of the name is there.
+
+        A dry run goes through admission and validation, and keeps nothing.
+        """
         content = complete(resource, body)
         where = namespace or _metas.decode(content).metadata.namespace
-        return await self._typed("POST", path_of(resource, where), type_, body=content)
+        query = {"dryRun": "All"} if dry_run else {}
+        return await self._typed("POST", path_of(resource, where), type_, body=content, query=query)
 
     async def apply(
         self,

@@ -122,7 +122,7 @@ def load(context: ssl.SSLContext, pem: bytes) -> None:
             context.load_cert_chain(f"/proc/self/fd/{descriptor}")
         except ssl.SSLError as error:
             raise errors.UnavailableError(
-                f"the certificate of the metrics port cannot be loaded: {error}",
+                f"the certificate of a port cannot be loaded: {error}",
                 reason="NoCertificate",
             ) from error
 

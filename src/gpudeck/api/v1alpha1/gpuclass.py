@@ -59,14 +59,6 @@ _SHARE_FITS_KIND = rule(
     "share is only for classes that have Share in spec.devices",
     fieldPath=".share",
 )
-_NO_RESOURCE_FOR_OWN_AMOUNTS = rule(
-    "!has(self.extendedResourceName) || self.extendedResourceName == '' || !has(self.share)"
-    " || !((has(self.share.memory) && has(self.share.memory.default))"
-    " || (has(self.share.cores) && has(self.share.cores.default)))",
-    "an extended resource carries no amounts of a share; leave out share.memory.default and "
-    "share.cores.default, or set the empty string and let pods use claims",
-    fieldPath=".extendedResourceName",
-)
 _NAME_PART_FITS = rule(
     "!self.contains('/') || self.substring(self.indexOf('/') + 1).size() <= 63",
     "the part after the slash must have at most 63 characters",
@@ -365,7 +357,7 @@ class GPUClass(Wire):
         GPUClassSpec,
         doc(
             "What users may ask for.",
-            x_validations=[_PARTITION_FITS_KIND, _SHARE_FITS_KIND, _NO_RESOURCE_FOR_OWN_AMOUNTS],
+            x_validations=[_PARTITION_FITS_KIND, _SHARE_FITS_KIND],
         ),
     ] = msgspec.field(default_factory=GPUClassSpec)
     status: Annotated[GPUClassStatus | None, doc("What became of it.")] = None
@@ -381,13 +373,16 @@ def names_amounts(spec: GPUClassSpec) -> bool:
     )
 
 
-def resource_name(gpu_class: GPUClass) -> str:
-    """Return the extended resource name of a class; empty if pods cannot ask for it so.
-
-    The scheduler makes a claim without amounts of an extended resource (Kubernetes 1.37), so a
-    class whose shares have amounts of their own is never asked for in this way.
-    """
-    if names_amounts(gpu_class.spec):
-        return ""
+def asked_name(gpu_class: GPUClass) -> str:
+    """Return the extended resource name that pods write; empty if the class has none."""
     name = gpu_class.spec.extended_resource_name
     return f"{labels.GROUP}/{gpu_class.metadata.name}" if name is None else name
+
+
+def mapped_name(gpu_class: GPUClass) -> str:
+    """Return the extended resource name that the scheduler is to serve; empty for none.
+
+    It makes a claim without amounts (Kubernetes 1.37), so pods that ask for a class whose
+    shares have amounts of their own get their claim from the webhook instead.
+    """
+    return "" if names_amounts(gpu_class.spec) else asked_name(gpu_class)

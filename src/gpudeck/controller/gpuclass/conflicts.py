@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpudeck.api.resource import DeviceClass
-from gpudeck.api.v1alpha1.gpuclass import GPUClass, resource_name
+from gpudeck.api.v1alpha1.gpuclass import GPUClass, asked_name
 from gpudeck.controller.gpuclass import deviceclass
 
 
@@ -20,7 +20,7 @@ def sentence(
     gpu_class: GPUClass, classes: Iterable[GPUClass], device_classes: Iterable[DeviceClass]
 ) -> str:
     """Return why a class cannot have its extended resource name; empty if it can."""
-    name, own = resource_name(gpu_class), gpu_class.metadata.name
+    name, own = asked_name(gpu_class), gpu_class.metadata.name
     if not name:
         return ""
     foreign = sorted(
@@ -34,7 +34,7 @@ def sentence(
     older = sorted(
         each.metadata.name
         for each in classes
-        if resource_name(each) == name and _age(each) < _age(gpu_class)
+        if asked_name(each) == name and _age(each) < _age(gpu_class)
     )
     holders = [f"DeviceClass {each}" for each in foreign] + [f"GPUClass {each}" for each in older]
     if not holders:

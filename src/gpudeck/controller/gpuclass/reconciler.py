@@ -12,7 +12,7 @@ from gpudeck import errors, logs
 from gpudeck.api import conditions, labels
 from gpudeck.api.resource import DeviceClass
 from gpudeck.api.resources import DEVICE_CLASS, GPU_CLASS
-from gpudeck.api.v1alpha1.gpuclass import GPUClass, GPUClassStatus, resource_name
+from gpudeck.api.v1alpha1.gpuclass import GPUClass, GPUClassStatus, asked_name, mapped_name
 from gpudeck.controller import events, metrics
 from gpudeck.controller.gpuclass import conflicts, deviceclass, statuses, tally
 from gpudeck.kube import recording
@@ -61,7 +61,7 @@ class Reconciler:
         conflict = conflicts.sentence(
             gpu_class, self._classes.objects.values(), self._device_classes.objects.values()
         )
-        wanted_name = "" if conflict else resource_name(gpu_class)
+        wanted_name = "" if conflict else mapped_name(gpu_class)
         try:
             target = deviceclass.wanted(gpu_class, wanted_name)
         except errors.InvalidError as error:
@@ -71,7 +71,7 @@ class Reconciler:
         if conflict:
             reason = conditions.EXTENDED_RESOURCE_CONFLICT
             return statuses.Outcome(False, reason, conflict, device_class_name=name)
-        return statuses.ready(name, wanted_name)
+        return statuses.ready(name, asked_name(gpu_class))
 
     async def _look(self, name: str) -> DeviceClass | None:
         """Look at the server itself: an apply would take over what the cache does not show yet."""

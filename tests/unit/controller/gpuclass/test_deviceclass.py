@@ -121,4 +121,4 @@ def test_only_shares_of_the_node_s_default_amounts_have_an_extended_resource(
     share: dict[str, Any], name: str
 ) -> None:
     raw = gpus.gpu_class("s", devices=["Share"], share=share)
-    assert gpuclass.resource_name(msgspec.convert(raw, GPUClass)) == name
+    assert gpuclass.mapped_name(msgspec.convert(raw, GPUClass)) == name

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep the webhooks registered, with no more reach than the classes there are, and trusted.
+
+The leader's work. The chart makes both configurations empty, so that they go with it; the
+entries are applied here. Each names the very resources and classes that it is about in
+its match conditions: the API server asks us about nothing else, so a controller that is
+down holds up no other pod. The one entry that must not be passed by (a pod that stayed as
+it is would wait for ever) fails closed, and is there only as long as such a class is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from gpudeck import errors, logs
+from gpudeck.api import labels
+from gpudeck.api.admission import (
+    CREATE,
+    UPDATE,
+    ClientConfig,
+    MatchCondition,
+    RuleWithOperations,
+    ServiceReference,
+    Webhook,
+    WebhookConfiguration,
+)
+from gpudeck.api.core import Secret
+from gpudeck.api.meta import ObjectMeta
+from gpudeck.api.resources import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
+from gpudeck.controller import metrics
+from gpudeck.controller.admission import certificates
+from gpudeck.controller.admission.naming import Names
+from gpudeck.kube.client import Client
+
+NAME = "gpudeck"
+"""Of both configurations."""
+SERVICE = "gpu-controller"
+SECRET_NAME = "gpu-controller-webhook"
+AGAIN_SECONDS = 6 * 3600.0
+"""How often the certificate is looked at without any cause."""
+REWRITE, PODS, CLAIMS, CLASSES = "/rewrite-pods", "/pods", "/claims", "/classes"
+"""Paths of the pages."""
+T = TypeVar("T")
+_PATIENT_SECONDS, _SECONDS = 5, 2
+_log = logs.get(__name__)
+
+
+class Registration:
+    """Brings the Secret and both configurations in line; called by one queue of the leader."""
+
+    def __init__(self, client: Client, namespace: str, names: Callable[[], Names]) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._names = names
+
+    async def reconcile(self, _: str) -> float:
+        """Write what differs, and say after how many seconds to look again."""
+        trusted = await self._certificate()
+        names = self._names()
+        where = Where(self._namespace, trusted)
+        await self._keep(MUTATING_WEBHOOKS, mutating(where, names))
+        await self._keep(VALIDATING_WEBHOOKS, validating(where, names))
+        return AGAIN_SECONDS
+
+    async def _certificate(self) -> bytes:
+        """Return the authorities to trust, after a new certificate was written if one is due."""
+        found = await self._made_by_chart(SECRET, SECRET_NAME, Secret, self._namespace)
+        now = datetime.datetime.now(datetime.UTC)
+        held = found.data or {}
+        wanted = certificates.renewed(held, service_names(self._namespace), now)
+        if wanted is None:
+            return held[certificates.AUTHORITY]
+        meta = ObjectMeta(
+            name=SECRET_NAME,
+            namespace=self._namespace,
+            # Somebody else's write in between is a conflict, and then looked at anew.
+            resource_version=found.metadata.resource_version,
+        )
+        body = Secret(metadata=meta, data=wanted)
+        await self._client.apply(SECRET, body, Secret, manager=labels.MANAGER_CONTROLLER)
+        _log.info("Wrote the certificate of the webhooks", secret=SECRET_NAME)
+        metrics.writes.labels("Secret").inc()
+        return wanted[certificates.AUTHORITY]
+
+    async def _keep(self, resource: Resource, wanted: list[Webhook]) -> None:
+        found = await self._made_by_chart(resource, NAME, WebhookConfiguration)
+        if (found.webhooks or []) == wanted:
+            return
+        body = WebhookConfiguration(metadata=ObjectMeta(name=NAME), webhooks=wanted)
+        await self._client.apply(
+            resource, body, WebhookConfiguration, manager=labels.MANAGER_CONTROLLER
+        )
+        metrics.writes.labels(resource.kind).inc()
+        _log.info("Wrote webhooks", kind=resource.kind, entries=len(wanted))
+
+    async def _made_by_chart(
+        self, resource: Resource, name: str, type_: type[T], namespace: str | None = None
+    ) -> T:
+        try:
+            return await self._client.get(resource, name, type_, namespace=namespace)
+        except errors.NotFoundError as error:
+            raise errors.UnavailableError(
+                f"{resource.kind} {name} is not there; `helm upgrade` of gpudeck makes it again",
+                reason="ObjectOfChartMissing",
+            ) from error
+
+
+def service_names(namespace: str) -> tuple[str, ...]:
+    """Return the DNS names under which the API server reaches the Service."""
+    return (f"{SERVICE}.{namespace}.svc", f"{SERVICE}.{namespace}.svc.cluster.local")
+
+
+class Where:
+    """How the API server reaches a page, and whom it trusts there."""
+
+    def __init__(self, namespace: str, trusted: bytes) -> None:
+        self._namespace, self._trusted = namespace, trusted
+        self.account = f"system:serviceaccount:{namespace}:{SERVICE}"
+
+    def page(self, path: str) -> ClientConfig:
+        """Return the address of a page."""
+        service = ServiceReference(namespace=self._namespace, name=SERVICE, path=path, port=443)
+        return ClientConfig(service=service, ca_bundle=self._trusted)
+
+
+def mutating(where: Where, names: Names) -> list[Webhook]:
+    """Return the entry for pods that must be rewritten; none if no class needs it."""
+    if not names.rewritten:
+        return []
+    entry = _entry("rewrite.pods.gpu.deckhouse.io", where.page(REWRITE), [_rule("", "pods")])
+    entry.failure_policy = "Fail"
+    entry.match_conditions = [_asks_for(names.rewritten)]
+    # Another webhook may put the resource into the pod after us.
+    entry.reinvocation_policy = "IfNeeded"
+    entry.side_effects = "NoneOnDryRun"
+    entry.timeout_seconds = _PATIENT_SECONDS
+    return [entry]
+
+
+def validating(where: Where, names: Names) -> list[Webhook]:
+    """Return the entries that only judge; the API server goes on without us where we are away."""
+    resource = "resource.k8s.io"
+    claims = _entry(
+        "claims.gpu.deckhouse.io",
+        where.page(CLAIMS),
+        [_rule(resource, "resourceclaims", "resourceclaimtemplates")],
+    )
+    claims.match_conditions = [MatchCondition(name="asks-us", expression=_claims_of(names.classes))]
+    classes = _entry(
+        "classes.gpu.deckhouse.io",
+        where.page(CLASSES),
+        [
+            _rule(labels.GROUP, "gpuclasses", update=True),
+            _rule(resource, "deviceclasses", update=True),
+        ],
+    )
+    ours = f"request.userInfo.username != {json.dumps(where.account)}"
+    classes.match_conditions = [MatchCondition(name="not-our-own", expression=ours)]
+    found = [claims, classes]
+    if names.asked:
+        pods = _entry("pods.gpu.deckhouse.io", where.page(PODS), [_rule("", "pods")])
+        pods.match_conditions = [_asks_for(names.asked)]
+        found.append(pods)
+    return found
+
+
+def _entry(name: str, page: ClientConfig, rules: list[RuleWithOperations]) -> Webhook:
+    return Webhook(
+        name=name,
+        client_config=page,
+        rules=rules,
+        failure_policy="Ignore",
+        side_effects="None",
+        timeout_seconds=_SECONDS,
+        admission_review_versions=["v1"],
+    )
+
+
+def _rule(group: str, *plurals: str, update: bool = False) -> RuleWithOperations:
+    return RuleWithOperations(
+        operations=[CREATE, UPDATE] if update else [CREATE],
+        api_groups=[group],
+        api_versions=["*"] if group == labels.GROUP else ["v1"],
+        resources=list(plurals),
+        scope="*",
+    )
+
+
+def _asks_for(names: Iterable[str]) -> MatchCondition:
+    """Say in CEL that a container of the pod asks for one of the resources."""
+    listed = json.dumps(sorted(names))
+    asks = f"has(c.resources) && c.resources.?limits.orValue({{}}).exists(name, name in {listed})"
+    every = "object.spec.containers + object.spec.?initContainers.orValue([])"
+    return MatchCondition(name="asks-for-a-class", expression=f"({every}).exists(c, {asks})")
+
+
+def _claims_of(classes: Iterable[str]) -> str:
+    """Say in CEL that a claim or template asks for one of the classes, or configures our driver."""
+    listed = json.dumps(sorted(classes))
+    devices = "object.spec.?spec.orValue(object.spec).?devices"
+    config = (
+        f"{devices}.?config.orValue([]).exists(c, has(c.opaque) && "
+        f"c.opaque.driver == {json.dumps(labels.DRIVER)})"
+    )
+    asks = (
+        f"{devices}.?requests.orValue([]).exists(r, "
+        f"(has(r.exactly) && r.exactly.deviceClassName in {listed}) || "
+        f"r.?firstAvailable.orValue([]).exists(s, s.deviceClassName in {listed}))"
+    )
+    return f"{config} || {asks}"

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of the webhooks: what is asked about is decoded, judged, and answered.
+
+Every replica serves them, from the caches that it keeps anyway. The one write is the
+ResourceClaimTemplate that a rewritten pod names; the API server's own policies judge that
+write, so `usage` of a class holds for such pods as for everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from gpudeck import errors
+from gpudeck.api import deviceconfigs, labels
+from gpudeck.api.admission import AdmissionRequest, ResourceClaimTemplate, ReviewedPod
+from gpudeck.api.meta import Meta
+from gpudeck.api.resource import ClaimSpec, DeviceClass, ResourceClaim
+from gpudeck.api.resources import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.controller.admission import claims, pods, registration, rewriting, sizes
+from gpudeck.controller.admission.fleet import Fleet
+from gpudeck.controller.admission.naming import Names
+from gpudeck.controller.gpuclass import deviceclass
+from gpudeck.kube import webhooks
+from gpudeck.kube.client import Client
+from gpudeck.kube.webhooks import Answer
+
+T = TypeVar("T")
+_DENIED = "denied request: "
+"""What stands before the sentence of a policy in the API server's refusal."""
+
+
+class Reviews:
+    """Answers questions. `refuse_impossible` False makes what no card could serve a warning."""
+
+    def __init__(
+        self, client: Client, names: Callable[[], Names], fleet: Fleet, *, refuse_impossible: bool
+    ) -> None:
+        self._client = client
+        self._names = names
+        self._fleet = fleet
+        self._refuse_impossible = refuse_impossible
+
+    def pages(self) -> dict[str, webhooks.Decide]:
+        """Return the functions by path."""
+        return {
+            registration.REWRITE: self.rewrite,
+            registration.PODS: self.judge_pod,
+            registration.CLAIMS: self.judge_claim,
+            registration.CLASSES: self.judge_class,
+        }
+
+    async def rewrite(self, asked: AdmissionRequest) -> Answer:
+        """Give a pod its claims, and make the templates of them in its namespace."""
+        pod = _decoded(asked, ReviewedPod)
+        done = rewriting.rewrite(pod.spec, self._names().rewritten)
+        if done.problems:
+            return Answer(problems=done.problems)
+        for template in done.templates:
+            refused = await self._make(template, asked)
+            if refused is not None:
+                return Answer(problems=(refused,))
+        return Answer(patch=done.patch)
+
+    async def _make(
+        self, template: rewriting.Template, asked: AdmissionRequest
+    ) -> errors.GpudeckError | None:
+        """Make a template unless it is there; return the refusal of a policy."""
+        body = template.body()
+        try:
+            await self._create(body, asked, dry_run=bool(asked.dry_run))
+        except errors.AlreadyExistsError:
+            # It was let in once; whether it would be today, a dry run of its twin tells.
+            usage = template.gpu_class.spec.usage
+            if usage is None:
+                return None
+            body["metadata"] = {"generateName": "gpudeck-"}
+            return await self._refusal(body, asked)
+        except errors.ForbiddenError as error:
+            return _policy(error)
+        return None
+
+    async def _refusal(
+        self, body: dict[str, object], asked: AdmissionRequest
+    ) -> errors.GpudeckError | None:
+        try:
+            await self._create(body, asked, dry_run=True)
+        except errors.ForbiddenError as error:
+            return _policy(error)
+        return None
+
+    async def _create(
+        self, body: dict[str, object], asked: AdmissionRequest, *, dry_run: bool
+    ) -> None:
+        await self._client.create(
+            RESOURCE_CLAIM_TEMPLATE, body, Meta, namespace=asked.namespace, dry_run=dry_run
+        )
+
+    async def judge_pod(self, asked: AdmissionRequest) -> Answer:
+        """Refuse a pod that asks by `resources.limits` for more than any node has."""
+        pod = _decoded(asked, ReviewedPod)
+        return self._verdict([], pods.impossible(pod.spec, self._names().asked, self._fleet))
+
+    async def judge_claim(self, asked: AdmissionRequest) -> Answer:
+        """Refuse a claim or template with wrong parameters, or that no card could serve."""
+        if asked.resource.resource == RESOURCE_CLAIM.plural:
+            spec, prefix = _decoded(asked, ResourceClaim).spec, "spec"
+        else:
+            template = _decoded(asked, ResourceClaimTemplate).spec
+            spec, prefix = template.spec if template else None, "spec.spec"
+        spec = spec or ClaimSpec()
+        return self._verdict(
+            claims.config_problems(spec, prefix),
+            claims.impossible(spec, prefix, self._names().classes, self._fleet),
+        )
+
+    def _verdict(
+        self, wrong: list[errors.InvalidError], impossible: list[errors.InvalidError]
+    ) -> Answer:
+        if self._refuse_impossible:
+            return Answer(problems=(*wrong, *impossible))
+        return Answer(problems=tuple(wrong), warnings=tuple(map(str, impossible)))
+
+    async def judge_class(self, asked: AdmissionRequest) -> Answer:
+        """Judge a DeviceClass's parameters, or a GPUClass by a dry run of its DeviceClass."""
+        if asked.resource.resource == DEVICE_CLASS.plural:
+            found = _decoded(asked, DeviceClass)
+            configs = (found.spec.config if found.spec else None) or ()
+            return Answer(
+                problems=tuple(
+                    problem
+                    for index, each in enumerate(configs)
+                    if each.opaque is not None and each.opaque.driver == labels.DRIVER
+                    for problem in deviceconfigs.problems(
+                        each.opaque.parameters, f"spec.config[{index}].opaque.parameters"
+                    )
+                )
+            )
+        gpu_class = _decoded(asked, GPUClass)
+        try:
+            target = deviceclass.wanted(gpu_class, "")
+            target.metadata = msgspec.structs.replace(
+                target.metadata, name="", generate_name="gpudeck-", owner_references=None
+            )
+            await self._client.create(DEVICE_CLASS, target, DeviceClass, dry_run=True)
+        except errors.InvalidError as error:
+            return Answer(problems=(error,))
+        return Answer(warnings=tuple(sizes.warnings(gpu_class.spec, self._fleet)))
+
+
+def _decoded(asked: AdmissionRequest, type_: type[T]) -> T:
+    try:
+        return msgspec.json.decode(asked.object, type=type_)
+    except msgspec.DecodeError as error:
+        raise errors.UnsupportedError(
+            f"{asked.resource.resource} {asked.namespace}/{asked.name} cannot be read: {error}",
+            reason="ObjectUnreadable",
+        ) from error
+
+
+def _policy(error: errors.ForbiddenError) -> errors.ForbiddenError:
+    """Return the sentence of the policy alone: the user never made the template it speaks of."""
+    _, found, sentence = error.message.partition(_DENIED)
+    return errors.ForbiddenError(sentence if found else error.message, reason=error.reason)

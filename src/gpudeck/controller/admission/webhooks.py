@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The webhooks of one replica: their caches, their port, and the leader's work for them.
+
+Built by the controller's main module, which tells of changes. Every replica serves with
+the certificate of the Secret, taken up in the running TLS context; the leader alone makes
+the Secret and the registrations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+
+from gpudeck import errors, logs
+from gpudeck.api.core import Secret
+from gpudeck.api.resource import DeviceClass
+from gpudeck.api.resources import SECRET
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
+from gpudeck.controller.admission import certificates, naming, registration, reviews
+from gpudeck.controller.admission.fleet import Fleet
+from gpudeck.controller.settings import Settings
+from gpudeck.kube import serving, webhooks
+from gpudeck.kube.caching import Cache
+from gpudeck.kube.client import Client
+from gpudeck.kube.queueing import Queue
+from gpudeck.kube.watching import Change
+
+_log = logs.get(__name__)
+_KEY = "webhooks"
+
+
+class Webhooks:
+    """Port 0 in the settings: no port, no Secret, no registration."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        classes: Cache[GPUClass],
+        device_classes: Cache[DeviceClass],
+    ) -> None:
+        self._port = settings.webhook_port
+        self._classes, self._device_classes = classes.objects, device_classes.objects
+        self._fleet = Fleet()
+        self._names: naming.Names | None = None
+        namespace = settings.namespace or client.namespace
+        self._secrets = Cache(
+            client,
+            SECRET,
+            Secret,
+            namespace=namespace,
+            field_selector=f"metadata.name={registration.SECRET_NAME}",
+        )
+        self._queue = Queue("webhooks")
+        self._registration = registration.Registration(client, namespace, self.names)
+        self._reviews = reviews.Reviews(
+            client, self.names, self._fleet, refuse_impossible=settings.refuse_impossible
+        )
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._certified = asyncio.Event()
+        self._secrets.subscribe(self._secret_changed)
+
+    def gpu_changed(self, change: Change[PhysicalGPU]) -> None:
+        """Take over a change of a card."""
+        self._fleet.change(change.old, change.new)
+
+    def classes_changed(self) -> None:
+        """Forget what was made of the classes: one of them changed, or a DeviceClass."""
+        self._names = None
+        self._queue.add(_KEY)
+
+    def names(self) -> naming.Names:
+        """Return what pods and claims may ask for now."""
+        if self._names is None:
+            classes: Mapping[str, GPUClass] = dict(self._classes)
+            self._names = naming.names_of(classes, self._device_classes)
+        return self._names
+
+    async def run(self) -> None:
+        """Serve for ever, from when there is a certificate."""
+        if self._port == 0:
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._secrets.run())
+            await self._certified.wait()
+            await webhooks.serve(self._port, self._reviews.pages(), self._tls)
+
+    async def lead(self) -> None:
+        """Keep Secret and registrations, for ever."""
+        if self._port == 0:
+            return
+        self._queue.add(_KEY)
+        await self._queue.work(self._registration.reconcile)
+
+    def _secret_changed(self, change: Change[Secret]) -> None:
+        data = (change.new.data if change.new else None) or {}
+        try:
+            pem = data[certificates.KEY] + data[certificates.CERTIFICATE]
+            serving.load(self._tls, pem)
+        except (KeyError, errors.UnavailableError) as error:
+            # What was loaded before still serves; the leader makes another.
+            _log.warning("No certificate in the Secret", secret=change.key, error=error)
+            self._queue.add(_KEY)
+        else:
+            self._certified.set()
