@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process controller: builds the parts, runs them in one group, leads when it may.
 
-Every replica fills its caches and serves /metrics; only the leader reconciles, so
-a replica that takes over starts with full caches. One that loses the lease stops
+Every replica fills its caches, serves /metrics and the webhooks; only the leader
+reconciles, so a replica that takes over starts with full caches. One that loses the lease stops
 reconciling before another may lead, keeps its caches and queues, and stands again:
 after an outage of the API server no restart of the container is waited for.
 """

@@ -97,12 +97,14 @@ class Webhooks:
 
     def _secret_changed(self, change: Change[Secret]) -> None:
         data = (change.new.data if change.new else None) or {}
+        pem = data.get(certificates.KEY, b"") + data.get(certificates.CERTIFICATE, b"")
+        # Whatever is wrong with it: what was loaded before still serves; the leader makes another.
+        self._queue.add(_KEY)
+        if not pem:
+            return
         try:
-            pem = data[certificates.KEY] + data[certificates.CERTIFICATE]
             serving.load(self._tls, pem)
-        except (KeyError, errors.UnavailableError) as error:
-            # What was loaded before still serves; the leader makes another.
-            _log.warning("No certificate in the Secret", secret=change.key, error=error)
-            self._queue.add(_KEY)
+        except errors.UnavailableError as error:
+            _log.warning("Certificate not usable", secret=change.key, error=error)
         else:
             self._certified.set()

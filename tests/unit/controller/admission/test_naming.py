@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which names pods may ask for, and which of them the webhook turns into claims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from tests.support import gpus
+
+from gpudeck.api.resource import DeviceClass
+from gpudeck.api.v1alpha1.gpuclass import GPUClass, mapped_name
+from gpudeck.controller.admission import naming
+from gpudeck.controller.gpuclass import deviceclass
+
+OWN_AMOUNTS = {"devices": ["Share"], "share": {"memory": {"default": "8Gi"}}}
+
+
+def names(*classes: dict[str, Any], served: bool = True) -> naming.Names:
+    """The names after every class got its DeviceClass, from a server that may drop the name."""
+    found = {each["metadata"]["name"]: msgspec.convert(each, GPUClass) for each in classes}
+    device_classes: dict[str, DeviceClass] = {}
+    for name, each in found.items():
+        resource = mapped_name(each) if served else ""
+        device_classes[name] = deviceclass.wanted(each, resource)
+    return naming.names_of(found, device_classes)
+
+
+def test_a_class_that_the_scheduler_serves_is_left_to_it() -> None:
+    found = names(gpus.gpu_class("h100"))
+    assert list(found.asked) == ["gpu.deckhouse.io/h100"]
+    assert not found.rewritten
+
+
+def test_shares_with_amounts_of_their_own_are_rewritten() -> None:
+    found = names(gpus.gpu_class("quarter", **OWN_AMOUNTS))
+    assert list(found.rewritten) == ["gpu.deckhouse.io/quarter"]
+
+
+def test_every_name_is_rewritten_where_the_server_drops_it() -> None:
+    found = names(gpus.gpu_class("h100"), served=False)
+    assert list(found.rewritten) == ["gpu.deckhouse.io/h100"]
+
+
+def test_a_class_without_a_name_or_without_its_device_class_is_asked_for_by_claims_alone() -> None:
+    nameless = gpus.gpu_class("nameless", extendedResourceName="")
+    assert not names(nameless).asked
+    waiting = {"h100": msgspec.convert(gpus.gpu_class("h100"), GPUClass)}
+    assert not naming.names_of(waiting, {}).asked
+
+
+def test_of_two_classes_of_one_name_the_older_has_it() -> None:
+    old = gpus.gpu_class("a", created="2026-01-01T00:00:00Z", extendedResourceName="x.y/z")
+    new = gpus.gpu_class("b", created="2026-02-01T00:00:00Z", extendedResourceName="x.y/z")
+    assert names(new, old).asked["x.y/z"].metadata.name == "a"
