@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One measured figure, and the statistics of its runs. Pure."""
+"""One measured figure, when it was taken, and the statistics of its runs."""
 
 from __future__ import annotations
 
+import datetime
+import os
 import statistics
 from collections.abc import Sequence
 
@@ -27,6 +29,19 @@ class Figure(msgspec.Struct, kw_only=True, omit_defaults=True):
     def median(self) -> float:
         """The middle of the runs."""
         return statistics.median(self.values)
+
+
+def started() -> tuple[str, float]:
+    """Return the day and the machine's load average, to be taken just before a measurement."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat(), os.getloadavg()[0]
+
+
+def signed(found: list[Figure], command: str, before: tuple[str, float]) -> list[Figure]:
+    """Return the figures with the command that takes them, and with what `started` said."""
+    for each in found:
+        each.command = command
+        each.when, each.load = before
+    return found
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -7,8 +7,6 @@ the lab does, and a machine that has little else to do.
 
 from __future__ import annotations
 
-import datetime
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -18,7 +16,7 @@ import msgspec
 import uvloop
 
 from benchmarks import claims, footprint, lifecycle, machine, pods, starts, writing
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, signed, started
 from benchmarks.world import World
 from gpudeck.errors import GpudeckError
 from gpudeck.kube.client import Client
@@ -74,26 +72,19 @@ async def _measure(name: str, parts: Sequence[str]) -> None:
         version = msgspec.json.decode(await api.raw("GET", "/version"))["gitVersion"]
         about = machine.describe(folder.path, version)
         for part in parts:
-            started = _now()
+            before = started()
             sys.stderr.write(f"measuring {part} …\n")
             found = await PARTS[part](world)
-            _write(_signed(found, part, started), about)
+            _write(signed(found, _command(part), before), about)
 
 
 def _keep(part: str, measure: Callable[[], list[Figure]]) -> None:
-    started = _now()
-    _write(_signed(measure(), part, started), {})
+    before = started()
+    _write(signed(measure(), _command(part), before), {})
 
 
-def _now() -> tuple[str, float]:
-    return datetime.datetime.now(datetime.UTC).date().isoformat(), os.getloadavg()[0]
-
-
-def _signed(found: list[Figure], part: str, started: tuple[str, float]) -> list[Figure]:
-    for each in found:
-        each.command = f"python -m benchmarks.run --only {part}"
-        each.when, each.load = started
-    return found
+def _command(part: str) -> str:
+    return f"python -m benchmarks.run --only {part}"
 
 
 def _write(found: list[Figure], about: dict[str, str]) -> None:

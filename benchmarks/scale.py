@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import os
 import random
 import sys
 import time
@@ -27,7 +25,7 @@ import yaml
 from tests.support import realapiserver
 
 from benchmarks import processes, writing
-from benchmarks.figures import Figure, percentile
+from benchmarks.figures import Figure, percentile, signed, started
 from gpudeck.api import labels, names
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import GPU_CLASS, NODE, PHYSICAL_GPU, RESOURCE_CLAIM, Resource
@@ -58,15 +56,10 @@ def main(nodes: int, record: bool) -> None:
     programs = realapiserver.find()
     if programs is None:
         raise click.ClickException("the programs of Kubernetes are not built; run: make programs")
-    when, load = datetime.datetime.now(datetime.UTC).date().isoformat(), os.getloadavg()[0]
+    before = started()
     with realapiserver.running(programs) as kubeconfig:
         found = uvloop.run(_measure(kubeconfig, nodes))
-    for each in found:
-        each.command, each.when, each.load = (
-            f"python -m benchmarks.scale --nodes {nodes}",
-            when,
-            load,
-        )
+    for each in signed(found, f"python -m benchmarks.scale --nodes {nodes}", before):
         click.echo(f"{each.what}: {', '.join(f'{value:.3g}' for value in each.values)} {each.unit}")
     if record:
         results = writing.load(FOLDER / "results.json")

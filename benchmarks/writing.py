@@ -57,7 +57,15 @@ def tables(results: Results) -> str:
     return "\n".join(parts) + "\n"
 
 
-ORDER = ("Calls of the kubelet, ms", "Start", "Pods", "Memory and idle CPU", "Scale", "The lab")
+ORDER = (
+    "Calls of the kubelet, ms",
+    "Start",
+    "Pods",
+    "Memory and idle CPU",
+    "Scale",
+    "Admission",
+    "The lab",
+)
 
 
 def _order(group: str) -> int:

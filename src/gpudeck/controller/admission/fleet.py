@@ -20,6 +20,9 @@ from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller.physicalgpu import phase
 
+_KEPT = 1024
+"""Answers kept at most; there are as many as classes."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
@@ -55,12 +58,15 @@ class Fleet:
         self._models: dict[Model, collections.Counter[str]] = {}
         self._unread: collections.Counter[str] = collections.Counter()
         """By maker: cards of which the maker's library has not told anything yet."""
+        self._known: dict[int, tuple[GPUClassSpec, Reach | None]] = {}
+        """Answers until a card changes, by the identity of the spec, which is kept with it."""
 
     def change(self, old: PhysicalGPU | None, new: PhysicalGPU | None) -> None:
         """Take over a change of one card; a lost one counts as gone."""
         before, after = _placed(old), _placed(new)
         if before == after:
             return
+        self._known.clear()
         if before is not None:
             self._add(*before, -1)
         if after is not None:
@@ -93,8 +99,16 @@ class Fleet:
 
         None if nobody can tell: if no card meets what the class requires of it (one may be on
         its way, as in a group of nodes that grows on demand), or if there is a card of which
-        nothing is known yet.
+        nothing is known yet. Kept until a card changes: a question costs no walk over nodes.
         """
+        known = self._known.get(id(spec))
+        if known is None or known[0] is not spec:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            known = self._known[id(spec)] = (spec, self._reach(spec))
+        return known[1]
+
+    def _reach(self, spec: GPUClassSpec) -> Reach | None:
         if any(
             count and (not spec.vendor or vendor in ("", spec.vendor))
             for vendor, count in self._unread.items()
