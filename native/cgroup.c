@@ -5,7 +5,8 @@
  * A container sees its cgroup at another path than the node does, but stat(2) answers the same
  * device and inode for it on both sides, and kernfs never gives an inode number twice. So limits
  * are kept by these. Both versions of cgroups work; of version 1 every mounted hierarchy counts.
- * Folders above the root of the process's cgroup namespace are not seen from inside it.
+ * Folders above the root of the process's cgroup namespace are not seen from inside it, but whoever
+ * sets a limit on a folder sees those above it: they are kept with the limit.
  */
 #define _GNU_SOURCE
 #include "state.h"
@@ -132,6 +133,22 @@ static struct sim_limit *free_place(void)
     return place;
 }
 
+/* Keys of the folders above `path`, as far as its hierarchy goes. */
+static void look_above(struct sim_limit *limit, const char *path)
+{
+    char above[PATH_MAX];
+    unsigned count = 0;
+    snprintf(above, sizeof above, "%s", path);
+    for (char *end; count < SIM_ABOVE && (end = strrchr(above, '/')) != NULL && end != above;) {
+        *end = 0;
+        if (end[1] && (limit->above[count] = sim_group(above)) == 0)
+            break;
+        count += end[1] != 0;
+    }
+    while (count < SIM_ABOVE)
+        limit->above[count++] = 0;
+}
+
 bool sim_limit_set(unsigned card, const char *path, uint64_t soft, uint64_t hard)
 {
     uint64_t group = sim_group(path);
@@ -150,15 +167,31 @@ bool sim_limit_set(unsigned card, const char *path, uint64_t soft, uint64_t hard
     limit->soft = soft;
     limit->hard = hard;
     strcpy(limit->path, path);
+    look_above(limit, path);
     __atomic_store_n(&limit->group, group, __ATOMIC_RELEASE);
     return true;
 }
 
+static bool has(const uint64_t *groups, unsigned most, uint64_t group)
+{
+    for (unsigned i = 0; i < most && groups[i]; i++)
+        if (groups[i] == group)
+            return true;
+    return false;
+}
+
+/* Whether the process is in the folder or below: as it sees itself, or as a limit of one of its
+ * own folders tells of what is above. */
 static bool is_in(const struct sim_client *client, uint64_t group)
 {
-    for (unsigned i = 0; i < SIM_GROUPS && client->groups[i]; i++)
-        if (client->groups[i] == group)
+    if (has(client->groups, SIM_GROUPS, group))
+        return true;
+    for (unsigned i = 0; i < SIM_LIMITS; i++) {
+        const struct sim_limit *limit = &sim_host->limits[i];
+        if (limit->group && has(limit->above, SIM_ABOVE, group) &&
+            has(client->groups, SIM_GROUPS, limit->group))
             return true;
+    }
     return false;
 }
 

@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 #define SIM_MAGIC UINT64_C(0x315445544b455047)
-#define SIM_VERSION 2u
+#define SIM_VERSION 3u
 #define SIM_CARDS 32
 #define SIM_LINKS 36
 #define SIM_PROFILES 18     /* NVML_GPU_INSTANCE_PROFILE_COUNT */
@@ -28,6 +28,7 @@
 #define SIM_EVENTS 256
 #define SIM_LIMITS 256
 #define SIM_GROUPS 64       /* cgroup folders that a process is in, with those above. */
+#define SIM_ABOVE 16        /* Folders above a limited one that count for it. */
 #define SIM_CLOCKS 4
 #define SIM_CPU_WORDS 16    /* 1024 CPUs */
 #define SIM_RULES 8
@@ -199,10 +200,12 @@ struct sim_client {
 
 /* A limit of a card's memory for the processes in one cgroup folder and below. The key is made of
  * the folder's device and inode, which are the same seen from every namespace and never come back;
- * the path is as its setter saw it, to find out that the folder is gone. */
+ * the path is as its setter saw it, to find out that the folder is gone. The setter adds the keys of
+ * the folders above: a process in the folder may see nothing above it. */
 struct sim_limit {
     uint64_t group; /* Key of the folder; 0 = not used. Written last. */
     uint64_t soft, hard;
+    uint64_t above[SIM_ABOVE]; /* Nearest first; 0 = not used. */
     uint32_t card, pad;
     char path[512];
 };

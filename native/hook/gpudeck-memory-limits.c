@@ -2,32 +2,30 @@
 /*
  * A hook at a container's start that has the driver keep the container to amounts of card memory:
  *
- *     gpudeck-memory-limits --library PATH --limit UUID=BYTES [--limit UUID=BYTES]...
+ *     gpudeck-memory-limits --library PATH --limit UUID/SHARE=BYTES [--limit ...]...
  *
  * It runs on the node as the OCI hook createRuntime: root, the container's first process exists and
- * is in its cgroup. An amount is added to what the cgroup already has of that card, because each
- * share of a container brings a hook of its own. It belongs to the product, not to the simulation.
+ * is in its cgroup. Each share of a container brings a hook of its own, so the container's limit is
+ * the sum of its shares of the card. The pod's cgroup has a limit as well, the sum of the distinct
+ * shares that its containers use: containers that use one share have its amount together. A share
+ * of "unlimited" bytes takes both limits away. It belongs to the product, not to the simulation.
  *
  * It never fails a container. Where the driver, the card or the node (cgroup version 1) cannot keep
  * the limit, it says why in one line on stderr and exits with 0.
  */
 #define _GNU_SOURCE
+#include "hook.h"
+
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
-#include <linux/magic.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#define NAME "gpudeck-memory-limits"
-
-enum { STATE_BYTES = 1 << 20, DEADLINE_SECONDS = 8 };
+enum { DEADLINE_SECONDS = 8 };
 enum { NVML_SUCCESS = 0, NVML_NOT_SUPPORTED = 3, NVML_NOT_FOUND = 6, NVML_FUNCTION_NOT_FOUND = 13 };
 
 /* The structs of nvml.h 13.4. */
@@ -49,8 +47,7 @@ static struct {
     const char *(*text)(int);
 } nvml;
 
-/* Says why there is no limit and lets the container start. */
-__attribute__((format(printf, 1, 2), noreturn)) static void give_up(const char *format, ...)
+void give_up(const char *format, ...)
 {
     va_list words;
     va_start(words, format);
@@ -69,85 +66,6 @@ static void too_late(int signal)
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
         _exit(0);
     _exit(0);
-}
-
-/* The number at `"pid":` of the outermost object; 0 when there is none. Strings are skipped whole,
- * so that an annotation with the same word is not taken for it. */
-static long container_pid(const char *state)
-{
-    int depth = 0;
-    for (const char *at = state; *at; at++) {
-        if (*at == '{' || *at == '[')
-            depth++;
-        else if (*at == '}' || *at == ']')
-            depth--;
-        if (*at != '"')
-            continue;
-        const char *word = ++at;
-        while (*at && *at != '"')
-            at += *at == '\\' && at[1] ? 2 : 1;
-        if (!*at)
-            return 0;
-        const char *colon = at + 1 + strspn(at + 1, " \t\r\n");
-        if (depth == 1 && *colon == ':' && at - word == 3 && strncmp(word, "pid", 3) == 0)
-            return strtol(colon + 1, NULL, 10);
-    }
-    return 0;
-}
-
-static long read_pid(void)
-{
-    static char state[STATE_BYTES];
-    size_t length = fread(state, 1, sizeof state - 1, stdin);
-    state[length] = 0;
-    long pid = container_pid(state);
-    if (pid <= 0)
-        give_up("the container's state on stdin names no process");
-    return pid;
-}
-
-/* The process's cgroup as /proc/PID/cgroup has it, of version 2. */
-static void read_group(long pid, char *group, size_t size)
-{
-    char path[64], line[PATH_MAX];
-    bool found = false;
-    snprintf(path, sizeof path, "/proc/%ld/cgroup", pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        give_up("%s: %s", path, strerror(errno));
-    while (fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        if (strncmp(line, "0::", 3) != 0)
-            give_up("the node has cgroup version 1, the driver needs version 2");
-        snprintf(group, size, "%s", line + 3);
-        found = true;
-    }
-    fclose(file);
-    if (!found || strncmp(group, "/..", 3) == 0)
-        give_up("the container's cgroup cannot be seen from here (%s)", found ? group : "none");
-}
-
-/* Where that cgroup is: below the first mount of cgroups whose root holds it. */
-static void find_folder(const char *group, char *folder, size_t size)
-{
-    char line[8192], root[PATH_MAX], mount[PATH_MAX], kind[32];
-    struct statfs there;
-    FILE *mounts = fopen("/proc/self/mountinfo", "re");
-    while (mounts && fgets(line, sizeof line, mounts)) {
-        const char *tail = strstr(line, " - ");
-        if (!tail || sscanf(line, "%*s %*s %*s %4095s %4095s", root, mount) != 2 ||
-            sscanf(tail, " - %31s", kind) != 1 || strcmp(kind, "cgroup2") != 0)
-            continue;
-        size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
-        if (strncmp(group, root, length) != 0 || (group[length] && group[length] != '/'))
-            continue;
-        if (snprintf(folder, size, "%s%s", mount, group + length) < (int)size &&
-            statfs(folder, &there) == 0 && there.f_type == CGROUP2_SUPER_MAGIC) {
-            fclose(mounts);
-            return;
-        }
-    }
-    give_up("no mount of cgroup version 2 shows %s", group);
 }
 
 static void *symbol(void *library, const char *name)
@@ -174,49 +92,94 @@ static void load(const char *path)
         give_up("nvmlInit: %s", nvml.text(result));
 }
 
-static void limit(const char *folder, const char *uuid, unsigned long long bytes)
+struct card {
+    void *handle;
+    const char *uuid;
+    uint64_t total;
+};
+
+static struct card find_card(const char *uuid)
 {
-    void *card;
-    struct memory memory;
-    struct get_limits now = {.group = folder};
-    int result = nvml.by_uuid(uuid, &card);
+    struct card card = {.uuid = uuid};
+    struct memory memory = {0};
+    int result = nvml.by_uuid(uuid, &card.handle);
     if (result == NVML_SUCCESS)
-        result = nvml.memory(card, &memory);
+        result = nvml.memory(card.handle, &memory);
     if (result != NVML_SUCCESS)
         give_up("%s: %s", uuid, nvml.text(result));
-    result = nvml.get(card, &now);
+    card.total = memory.total;
+    return card;
+}
+
+/* What the driver keeps the folder to now; UNLIMITED where nothing is set. */
+static uint64_t limit_of(const struct card *card, const char *folder)
+{
+    struct get_limits now = {.group = folder};
+    int result = nvml.get(card->handle, &now);
     if (result == NVML_NOT_SUPPORTED || result == NVML_FUNCTION_NOT_FOUND)
-        give_up("%s: neither card nor driver can keep a limit", uuid);
-    if (result == NVML_SUCCESS)
-        bytes += now.hard < memory.total ? now.hard : memory.total;
-    if (bytes > memory.total)
-        bytes = memory.total;
-    struct set_limits wanted = {folder, bytes, bytes};
-    result = nvml.set(card, &wanted);
+        give_up("%s: neither card nor driver can keep a limit", card->uuid);
+    return result == NVML_SUCCESS ? now.hard : UNLIMITED;
+}
+
+/* `soft` bytes are promised, more than `hard` refused. The driver's words for no limit are soft 0
+ * and the greatest hard one. */
+static void set_limit(const struct card *card, const char *folder, uint64_t soft, uint64_t hard)
+{
+    if (hard == UNLIMITED && limit_of(card, folder) == UNLIMITED)
+        return;
+    if (hard != UNLIMITED && hard > card->total)
+        hard = card->total;
+    struct set_limits wanted = {folder, hard == UNLIMITED ? 0 : soft < hard ? soft : hard, hard};
+    int result = nvml.set(card->handle, &wanted);
     if (result != NVML_SUCCESS)
-        give_up("%s: nvmlDeviceSetMemoryLimits: %s", uuid, nvml.text(result));
+        give_up("%s: nvmlDeviceSetMemoryLimits of %s: %s", card->uuid, folder, nvml.text(result));
+}
+
+/* The container's own limit comes first: it holds whatever the driver makes of one above it. The
+ * pod's promises nothing, for what is promised is promised to its containers. */
+static void limit(const struct place *place, const char *uuid, const char *share, uint64_t bytes)
+{
+    bool is_noted = note_share(place, uuid, share, bytes);
+    int refusal = errno;
+    struct card card = find_card(uuid);
+    uint64_t before = limit_of(&card, place->group);
+    if (is_noted)
+        bytes = sum_of_container(place, uuid);
+    else if (bytes != UNLIMITED && before != UNLIMITED)
+        bytes += before;
+    set_limit(&card, place->group, bytes, bytes);
+    if (!is_noted)
+        give_up("%s: of the pod: its folder takes no marks: %s", uuid, strerror(refusal));
+    if (*place->pod)
+        set_limit(&card, place->pod, 0, sum_of_pod(place, uuid));
+}
+
+static uint64_t amount(const char *text)
+{
+    return strcmp(text, "unlimited") == 0 ? UNLIMITED : strtoull(text, NULL, 10);
 }
 
 int main(int count, char **words)
 {
-    char group[PATH_MAX], folder[PATH_MAX];
+    static struct place place;
     const char *library = NULL;
     for (int i = 1; i + 1 < count; i += 2)
         if (strcmp(words[i], "--library") == 0)
             library = words[i + 1];
     if (!library)
-        give_up("usage: " NAME " --library PATH --limit UUID=BYTES...");
+        give_up("usage: " NAME " --library PATH --limit UUID/SHARE=BYTES...");
     signal(SIGALRM, too_late);
     alarm(DEADLINE_SECONDS);
-    read_group(read_pid(), group, sizeof group);
-    find_folder(group, folder, sizeof folder);
+    find_place(&place);
     load(library);
+    lock_shares(&place);
     for (int i = 1; i + 1 < count; i += 2) {
-        char *amount = strcmp(words[i], "--limit") == 0 ? strchr(words[i + 1], '=') : NULL;
-        if (!amount)
+        char *share = strcmp(words[i], "--limit") == 0 ? strchr(words[i + 1], '/') : NULL;
+        char *bytes = share ? strchr(share, '=') : NULL;
+        if (!bytes)
             continue;
-        *amount = 0;
-        limit(folder, words[i + 1], strtoull(amount + 1, NULL, 10));
+        *share = *bytes = 0;
+        limit(&place, words[i + 1], share + 1, amount(bytes + 1));
     }
     return 0;
 }

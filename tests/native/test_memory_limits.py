@@ -37,6 +37,12 @@ class Group:
         """The words that start a program inside."""
         return ("sh", "-c", f'echo $$ > {self.path}/cgroup.procs && exec "$@"', "sh")
 
+    def inside(self, folder: Path) -> tuple[str, ...]:
+        """The words that start a program as a container, whose cgroup is the root that it sees."""
+        kind = "cgroup -o pids" if self.path.is_relative_to("/sys/fs/cgroup/pids") else "cgroup2"
+        start = f'mkdir -p {folder} && mount -t {kind} cgroup {folder} && exec "$@"'
+        return (*self.before, "unshare", "--cgroup", "--mount", "sh", "-c", start, "sh")
+
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[Group]:
@@ -97,6 +103,27 @@ def test_all_processes_of_a_cgroup_and_below_share_its_limit(
             assert second.wait(10) == 1
     first.wait()
     below.path.rmdir()
+
+
+def test_a_container_that_sees_its_own_cgroup_alone_counts_for_the_limit_above(
+    host: hosts.Host, group: Group, tmp_path: Path
+) -> None:
+    one, other = Group(group.path / "one"), Group(group.path / "other")
+    limit(group.path, 0, 8192 * MIB)
+    for each in one, other:
+        limit(each.path, 0, 8192 * MIB)
+    with hosts.ended(
+        host.burn("-m", "5000", "60", before=one.inside(tmp_path / "groups"))
+    ) as first:
+        hosts.read_until(first, "GPU 0: holding 5000 MiB")
+        assert limits_of(group.path)[2] > 5000 * MIB
+        with hosts.ended(
+            host.burn("-m", "5000", "60", before=other.inside(tmp_path / "groups"))
+        ) as second:
+            assert second.wait(10) == 1
+            assert "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" in second.communicate()[1]
+    for each in one, other:
+        each.path.rmdir()
 
 
 def test_a_process_sees_what_it_can_really_have(host: hosts.Host, group: Group) -> None:

@@ -38,11 +38,12 @@ touch /dev/nvidiactl /dev/nvidia0 /dev/nvidia1
 simctl create /run/gpudeck-simulation < /description || exit
 container() { echo "== $1"; runc --root /run/runc run --no-pivot --bundle /containers/$1 $1
   echo "$1 ended $?"; }
+hold() { container $1 > /tmp/$1 &
+  until grep -q "GPU 1: holding\\|ended" /tmp/$1; do sleep 0.2; done
+  cat /tmp/$1; }
 """
 _BESIDE_A_NEIGHBOUR = """
-container neighbour > /tmp/neighbour &
-until grep -q "GPU 1: holding" /tmp/neighbour; do sleep 0.2; done
-cat /tmp/neighbour
+hold neighbour
 container greedy
 container modest
 container two-cards
@@ -51,44 +52,71 @@ container plain
 echo "== end"
 tail -n 1 /tmp/neighbour
 """
+_IN_ONE_POD = """
+hold neighbour
+hold first
+container second
+container small
+hold other-share
+container before
+container second
+container reported
+echo "== end"
+tail -n 1 /tmp/neighbour
+tail -n 1 /tmp/first
+"""
 _ON_A_BAD_DRIVER = """
 simctl set /run/gpudeck-simulation 0 fail.nvmlDeviceSetMemoryLimits_v1=999
 container failing
 simctl set /run/gpudeck-simulation 0 fail.nvmlDeviceSetMemoryLimits_v1=hang
 container hanging
 """
-_CONTAINERS: dict[str, tuple[int, list[tuple[str, int]]]] = {
-    "neighbour": (7168, [(UUIDS[0], 8 * GIB)]),
-    "greedy": (12288, [(UUIDS[0], 8 * GIB)]),
-    "modest": (7168, [(UUIDS[0], 8 * GIB)]),
-    "two-cards": (6000, [(UUIDS[0], 8 * GIB), (UUIDS[1], 4 * GIB)]),
-    "two-shares": (7168, [(UUIDS[0], 4 * GIB), (UUIDS[0], 4 * GIB)]),
-    "plain": (12288, []),
-    "failing": (12288, [(UUIDS[0], 8 * GIB)]),
-    "hanging": (12288, [(UUIDS[0], 8 * GIB)]),
+_POD = "pod0f0e0d0c-2222-4333-8444-5555666677"
+_Shares = list[tuple[str, str, int | None]]
+_CONTAINERS: dict[str, tuple[str, int, _Shares]] = {
+    "neighbour": ("70", 7168, [(UUIDS[0], "a", 8 * GIB)]),
+    "greedy": ("71", 12288, [(UUIDS[0], "b", 8 * GIB)]),
+    "modest": ("72", 7168, [(UUIDS[0], "c", 8 * GIB)]),
+    "two-cards": ("73", 6000, [(UUIDS[0], "d", 8 * GIB), (UUIDS[1], "e", 4 * GIB)]),
+    "two-shares": ("74", 7168, [(UUIDS[0], "f", 4 * GIB), (UUIDS[0], "g", 4 * GIB)]),
+    "plain": ("75", 12288, []),
+    "failing": ("76", 12288, [(UUIDS[0], "h", 8 * GIB)]),
+    "hanging": ("77", 12288, [(UUIDS[0], "i", 8 * GIB)]),
+    "first": ("78", 5000, [(UUIDS[0], "j", 8 * GIB)]),
+    "second": ("78", 5000, [(UUIDS[0], "j", 8 * GIB)]),
+    "small": ("78", 2000, [(UUIDS[0], "j", 8 * GIB)]),
+    "other-share": ("78", 7168, [(UUIDS[0], "k", 8 * GIB)]),
+    "before": ("78", 1000, [(UUIDS[0], "l", 8 * GIB)]),
+    "reported": ("78", 12288, [(UUIDS[0], "m", None)]),
 }
-"""Name → MiB that it takes of each of the two cards, its shares."""
+"""Name → its pod, MiB that it takes of each of the two cards, its shares: card, ID, amount."""
+_HOLDING = ("neighbour", "first", "other-share")
 
 
-def hooks(tree: Path, shares: list[tuple[str, int]]) -> list[dict[str, Any]]:
+def hooks(tree: Path, shares: _Shares) -> list[dict[str, Any]]:
     """OCI hooks of a container with these shares, as the product writes them."""
     found: list[contract.Hook] = []
-    for uuid, amount in shares:
+    for uuid, share_id, amount in shares:
         card = contract.CardReading(
             address="0000:1b:00.0",
             uuid=uuid,
             share_support=contract.ShareSupport(memory_limits=True),
         )
-        use = contract.Use(card=card, share=contract.Share(share_id="a", memory_bytes=amount))
+        share = contract.Share(share_id=share_id, memory_bytes=amount)
         look = root.Root(str(tree), on_node="/")
-        given = sharing.edits(look, use, contract.Edits(), hook_path=f"{_BIN}/nvidia-cdi-hook")
-        assert given.limits_memory
+        given = sharing.edits(
+            look,
+            contract.Use(card=card, share=share),
+            contract.Edits(),
+            hook_path=f"{_BIN}/nvidia-cdi-hook",
+        )
+        assert given.limits_memory is (amount is not None)
         found += given.edits.hooks
     assert {hook.name for hook in found} <= {"createRuntime"}
     return [{"path": hook.path, "args": list(hook.args)} for hook in found]
 
 
-def container(name: str, words: list[str], hooks: list[dict[str, Any]]) -> str:
+def container(name: str, pod: str, words: list[str], hooks: list[dict[str, Any]]) -> str:
     """The runtime's description of one container."""
     bind = [
         {"destination": path, "source": path, "type": "bind", "options": ["rbind", option]}
@@ -111,7 +139,7 @@ def container(name: str, words: list[str], hooks: list[dict[str, Any]]) -> str:
         "mounts": mounts + bind,
         "hooks": {"createRuntime": hooks},
         "linux": {
-            "cgroupsPath": f"/kubepods/{name}",
+            "cgroupsPath": f"/kubepods/burstable/{_POD}{pod}/{name}",
             "namespaces": [{"type": each} for each in ("pid", "mount", "ipc", "uts", "cgroup")],
         },
     }
@@ -133,9 +161,9 @@ def make(folder: Path, monkeypatch: pytest.MonkeyPatch, *, cgroup_version: int) 
     for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
         made.add_program(f"{_LIBRARIES}/{name}", artifacts / name)
     made.write("/description", hosts.description("h100-x2", ("cuda 13000", "cuda 13040")))
-    for name, (mib, shares) in _CONTAINERS.items():
-        words = ["/usr/bin/gpu-burn", "-m", str(mib), "60" if name == "neighbour" else "1"]
-        described = container(name, words, hooks(folder / "root", shares))
+    for name, (pod, mib, shares) in _CONTAINERS.items():
+        words = ["/usr/bin/gpu-burn", "-m", str(mib), "60" if name in _HOLDING else "1"]
+        described = container(name, pod, words, hooks(folder / "root", shares))
         made.write(f"/containers/{name}/config.json", described)
     return made
 
@@ -156,6 +184,24 @@ def test_a_share_of_8_gib_is_refused_12_and_its_neighbour_keeps_its_own(
     assert "two-shares ended 0" in said["two-shares"]  # Two of one card add up.
     assert "plain ended 0" in said["plain"]
     assert "2 cards busy" in said["end"]
+
+
+def test_the_containers_of_a_pod_share_its_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make(tmp_path, monkeypatch, cgroup_version=2)
+    output = node.run(_PREPARE + _IN_ONE_POD)
+    parts = output.split("== ")[1:]
+    _, _, second, small, other, before, again, reported, end = parts
+    assert "GPU 0: holding 5000 MiB" in output
+    assert "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" in second, output
+    assert "small ended 0" in small  # The share's rest is to be had.
+    assert "GPU 0: holding 7168 MiB" in other  # Another share of the pod adds up.
+    assert "before ended 0" in before
+    assert "reported ended 0" in reported
+    # A share whose container has ended counts no more, and a restarted container counts once.
+    assert "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" in again, output
+    assert end.count("2 cards busy") == 2
 
 
 def test_a_driver_that_fails_or_hangs_in_the_hook_keeps_no_container_from_starting(

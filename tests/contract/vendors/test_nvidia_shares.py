@@ -120,34 +120,39 @@ def test_a_share_is_the_card_and_a_limit_of_its_own_amount(
     assert hook.args[0] == "gpudeck-memory-limits"
     assert hook.args[1] == "--library"
     assert hook.args[2].startswith("/mnt/host/")
-    assert hook.args[3:] == ("--limit", f"{card.read().uuid}={8 * GIB}")
+    assert hook.args[3:] == ("--limit", f"{card.read().uuid}/a={8 * GIB}")
 
 
 @pytest.mark.parametrize(
-    ("share", "support", "message"),
+    ("share", "message"),
     [
-        (contract.Share(share_id="a"), LIMITS, ""),
+        (contract.Share(share_id="a"), ""),
         (
             contract.Share(share_id="a", memory_bytes=GIB, enforce_memory=False),
-            LIMITS,
             "The claim wants its amount reported only.",
-        ),
-        (
-            contract.Share(share_id="a", memory_bytes=GIB),
-            contract.ShareSupport(memory_limits_message="The node has cgroup version 1."),
-            "The node has cgroup version 1.",
         ),
     ],
 )
-def test_without_a_limit_the_card_is_given_and_the_reason_said(
-    bench: benches.NvidiaBench,
-    program: bytes,
-    share: contract.Share,
-    support: contract.ShareSupport,
-    message: str,
+def test_a_share_without_a_limit_is_kept_out_of_its_pod_s(
+    bench: benches.NvidiaBench, program: bytes, share: contract.Share, message: str
 ) -> None:
-    given = Card(bench).give(share, support)
+    card = Card(bench)
+    given = card.give(share)
+    (hook,) = [hook for hook in given.edits.hooks if hook.name == "createRuntime"]
     assert (given.limits_memory, given.limits_memory_message) == (False, message)
+    assert hook.args[3:] == ("--limit", f"{card.read().uuid}/a=unlimited")
+    assert given.edits.device_nodes
+
+
+@pytest.mark.parametrize("enforce", [True, False])
+def test_where_the_driver_keeps_no_limits_the_card_is_given_and_the_reason_said(
+    bench: benches.NvidiaBench, program: bytes, enforce: bool
+) -> None:
+    old = contract.ShareSupport(memory_limits_message="The node has cgroup version 1.")
+    wanted = contract.Share(share_id="a", memory_bytes=GIB, enforce_memory=enforce)
+    given = Card(bench).give(wanted, old)
+    assert not given.limits_memory
+    assert ("version 1" if enforce else "reported only") in given.limits_memory_message
     assert not [hook for hook in given.edits.hooks if hook.name == "createRuntime"]
     assert given.edits.device_nodes
 

@@ -27,29 +27,38 @@ _STAGE = "createRuntime"
 def edits(
     root: host.Root, use: contract.Use, of_card: contract.Edits, *, hook_path: str
 ) -> contract.UseEdits:
-    """Edits of a share: those of the card, and the hook that limits memory where it can be."""
+    """Edits of a share: those of the card, and the hook that limits memory where it can be.
+
+    A share that is not limited has the hook too where the card keeps limits: without it, what
+    the share takes would count in the amounts of the pod's other shares of the card.
+    """
     share = use.share
-    if share is None or share.memory_bytes is None or use.admin_access:
+    if share is None or use.admin_access:
         return contract.UseEdits(edits=of_card)
-    if not share.enforce_memory:
-        return contract.UseEdits(
-            edits=of_card, limits_memory_message="The claim wants its amount reported only."
-        )
+    limited = share.enforce_memory and share.memory_bytes is not None
     support = use.card.share_support
-    if not support.memory_limits:
-        return contract.UseEdits(edits=of_card, limits_memory_message=support.memory_limits_message)
-    hook = _hook(root, hook_path, use.card.uuid, share.memory_bytes)
+    hook = _hook(root, hook_path, use.card.uuid, share) if support.memory_limits else None
+    if share.memory_bytes is None:
+        message = ""
+    elif not share.enforce_memory:
+        message = "The claim wants its amount reported only."
+    elif not support.memory_limits:
+        message = support.memory_limits_message
+    else:
+        message = "" if hook else f"The image has no {PROGRAM}, so no limit is set."
     if hook is None:
-        return contract.UseEdits(
-            edits=of_card,
-            limits_memory_message=f"The image has no {PROGRAM}, so no limit is set.",
-        )
-    limited = msgspec.structs.replace(of_card, hooks=(*of_card.hooks, hook))
-    return contract.UseEdits(edits=limited, limits_memory=True)
+        return contract.UseEdits(edits=of_card, limits_memory_message=message)
+    return contract.UseEdits(
+        edits=msgspec.structs.replace(of_card, hooks=(*of_card.hooks, hook)),
+        limits_memory=limited,
+        limits_memory_message=message,
+    )
 
 
-def _hook(root: host.Root, hook_path: str, uuid: str, amount: int) -> contract.Hook | None:
-    """The hook that adds `amount` bytes of the card to the container's limit.
+def _hook(
+    root: host.Root, hook_path: str, uuid: str, share: contract.Share
+) -> contract.Hook | None:
+    """The hook that adds the share to the limits of the container and its pod.
 
     None where the image lacks the program or nothing was installed on the node.
     """
@@ -61,6 +70,7 @@ def _hook(root: host.Root, hook_path: str, uuid: str, amount: int) -> contract.H
     except errors.NotFoundError:
         return None
     installed = programs.installed_name(PROGRAM.name, content)
+    amount = share.memory_bytes if share.enforce_memory else None
     return contract.Hook(
         name=_STAGE,
         path=str(PurePosixPath(hook_path).with_name(installed)),
@@ -69,6 +79,6 @@ def _hook(root: host.Root, hook_path: str, uuid: str, amount: int) -> contract.H
             "--library",
             root.on_node(root.resolve(library)),
             "--limit",
-            f"{uuid}={amount}",
+            f"{uuid}/{share.share_id}={'unlimited' if amount is None else amount}",
         ),
     )
