@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.qemu import packages
 
-SECONDS = 100
+SECONDS = 150
 _LIBRARY = re.compile(r"(/\S+) \(0x")
 _INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin

@@ -26,6 +26,7 @@ from gpudeck.vendors.nvidia import sharing
 pytestmark = [
     pytest.mark.skipif(bool(packages.missing()), reason=packages.missing()),
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="the guest is x86_64"),
+    pytest.mark.timeout(guests.SECONDS + 30),
 ]
 
 GIB = 1 << 30
@@ -49,21 +50,55 @@ container modest
 container two-cards
 container two-shares
 container plain
-echo "== end"
-tail -n 1 /tmp/neighbour
 """
 _IN_ONE_POD = """
-hold neighbour
 hold first
 container second
 container small
 hold other-share
 container before
-container second
+container second-again
 container reported
 echo "== end"
 tail -n 1 /tmp/neighbour
 tail -n 1 /tmp/first
+"""
+_HOOKS_AT_ONCE = """
+pod=/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/SLICE
+hook() { echo "{\\"pid\\": $1}" | HOOK --library LIBRARIES/libnvidia-ml.so.1 --limit CARD/$2=$3; }
+inside() {
+  sh -c "echo \\$\\$ > $pod/$1/cgroup.procs; exec gpu-burn -m $2 0" 2>&1; echo "$1 $2 ended $?"
+}
+export LD_LIBRARY_PATH=LIBRARIES
+running=""
+for name in 1 2 3 4 5 6/container; do
+  mkdir -p $pod/$name
+  sleep 1000 & pid=$!
+  echo $pid > $pod/$name/cgroup.procs
+  hook $pid share-$name 1073741824 & running="$running $!"
+  hook $pid share-$name 1073741824 & running="$running $!"
+done
+wait $running
+mkdir $pod/any
+echo "== six"
+inside any 5000
+inside any 6100
+inside 6/container 1000
+simctl set /run/gpudeck-simulation 1 fail.nvmlDeviceSetMemoryLimits_v1=hang
+mkdir $pod/killed
+sleep 1000 & pid=$!
+echo $pid > $pod/killed/cgroup.procs
+hook $pid share-killed 4294967296 & killed=$!
+until ls -l /proc/*/exe 2>/dev/null | grep -q HOOK; do sleep 0.1; done
+sleep 1
+for each in /proc/[0-9]*; do
+  readlink $each/exe | grep -q HOOK && kill -9 ${each#/proc/}
+done
+simctl set /run/gpudeck-simulation 1 fail.nvmlDeviceSetMemoryLimits_v1=0
+echo "== killed"
+inside any 6100
+hook $(head -n 1 $pod/1/cgroup.procs) share-1 1073741824
+inside any 6100
 """
 _ON_A_BAD_DRIVER = """
 simctl set /run/gpudeck-simulation 0 fail.nvmlDeviceSetMemoryLimits_v1=999
@@ -84,12 +119,14 @@ _CONTAINERS: dict[str, tuple[str, int, _Shares]] = {
     "hanging": ("77", 12288, [(UUIDS[0], "i", 8 * GIB)]),
     "first": ("78", 5000, [(UUIDS[0], "j", 8 * GIB)]),
     "second": ("78", 5000, [(UUIDS[0], "j", 8 * GIB)]),
+    "second-again": ("78", 5000, [(UUIDS[0], "j", 8 * GIB)]),
     "small": ("78", 2000, [(UUIDS[0], "j", 8 * GIB)]),
     "other-share": ("78", 7168, [(UUIDS[0], "k", 8 * GIB)]),
     "before": ("78", 1000, [(UUIDS[0], "l", 8 * GIB)]),
     "reported": ("78", 12288, [(UUIDS[0], "m", None)]),
 }
 """Name → its pod, MiB that it takes of each of the two cards, its shares: card, ID, amount."""
+_REFUSED = "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"
 _HOLDING = ("neighbour", "first", "other-share")
 
 
@@ -147,77 +184,106 @@ def container(name: str, pod: str, words: list[str], hooks: list[dict[str, Any]]
     return json.dumps(described)
 
 
-def make(folder: Path, monkeypatch: pytest.MonkeyPatch, *, cgroup_version: int) -> guests.Guest:
+def make(folder: Path, *, cgroup_version: int) -> guests.Guest:
     """A node with the mock driver, runc, our hook where the product installs it, and containers."""
     artifacts = simulation.build_native(places.cache())
     made = guests.Guest(folder, cgroup_version=cgroup_version)
     program = artifacts / "gpudeck-memory-limits"
-    monkeypatch.setattr(sharing, "PROGRAM", program)
-    installed = programs.installed_name(program.name, program.read_bytes())
-    made.add_program(f"{_BIN}/{installed}", program)
+    made.add_program(installed(program), program)
     made.add_program(f"{_BIN}/runc", Path(str(shutil.which("runc"))))
     for name in ("simctl", "gpu-burn"):
         made.add_program(f"{_BIN}/{name}", artifacts / name)
     for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
         made.add_program(f"{_LIBRARIES}/{name}", artifacts / name)
     made.write("/description", hosts.description("h100-x2", ("cuda 13000", "cuda 13040")))
-    for name, (pod, mib, shares) in _CONTAINERS.items():
-        words = ["/usr/bin/gpu-burn", "-m", str(mib), "60" if name in _HOLDING else "1"]
-        described = container(name, pod, words, hooks(folder / "root", shares))
-        made.write(f"/containers/{name}/config.json", described)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharing, "PROGRAM", program)
+        for name, (pod, mib, shares) in _CONTAINERS.items():
+            words = ["/usr/bin/gpu-burn", "-m", str(mib), "300" if name in _HOLDING else "0"]
+            described = container(name, pod, words, hooks(folder / "root", shares))
+            made.write(f"/containers/{name}/config.json", described)
     return made
 
 
+def installed(program: Path) -> str:
+    """Where the hook is on the node."""
+    return f"{_BIN}/{programs.installed_name(program.name, program.read_bytes())}"
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each container said on a node with cgroup version 2; all run in one guest."""
+    node = make(tmp_path_factory.mktemp("guest"), cgroup_version=2)
+    program = simulation.build_native(places.cache()) / "gpudeck-memory-limits"
+    at_once = _HOOKS_AT_ONCE
+    for word, value in {
+        "SLICE": f"kubepods-burstable-{_POD.replace('-', '_')}80.slice",
+        "HOOK": installed(program),
+        "LIBRARIES": _LIBRARIES,
+        "CARD": UUIDS[1],
+    }.items():
+        at_once = at_once.replace(word, value)
+    output = node.run(_PREPARE + _BESIDE_A_NEIGHBOUR + _IN_ONE_POD + at_once + _ON_A_BAD_DRIVER)
+    return {part.partition("\n")[0]: part for part in output.split("== ")}
+
+
 def test_a_share_of_8_gib_is_refused_12_and_its_neighbour_keeps_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: dict[str, str],
 ) -> None:
-    node = make(tmp_path, monkeypatch, cgroup_version=2)
-    output = node.run(_PREPARE + _BESIDE_A_NEIGHBOUR)
-    said = {part.split("\n")[0]: part for part in output.split("== ")}
-    assert "GPU 0: holding 7168 MiB" in said["neighbour"], output
-    assert "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" in said["greedy"], output
+    assert "GPU 0: holding 7168 MiB" in said["neighbour"], said
+    assert _REFUSED in said["greedy"], said
     assert "greedy ended 1" in said["greedy"]
     assert "modest ended 0" in said["modest"]
     assert "GPU 0: holding 6000 MiB" in said["two-cards"]  # Each card has the amount of its share.
     assert "GPU 1: holding" not in said["two-cards"]
-    assert "CUDA_ERROR_OUT_OF_MEMORY" in said["two-cards"]
+    assert _REFUSED in said["two-cards"]
     assert "two-shares ended 0" in said["two-shares"]  # Two of one card add up.
     assert "plain ended 0" in said["plain"]
-    assert "2 cards busy" in said["end"]
 
 
-def test_the_containers_of_a_pod_share_its_shares(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_containers_of_a_pod_share_its_shares(said: dict[str, str]) -> None:
+    assert "GPU 1: holding 5000 MiB" in said["first"], said
+    assert _REFUSED in said["second"], said
+    assert "GPU 0: holding" not in said["second"]
+    assert "small ended 0" in said["small"]  # The rest of the share is to be had.
+    assert "GPU 1: holding 7168 MiB" in said["other-share"]  # Another share of the pod adds up.
+    assert said["end"].count("2 cards busy") == 2
+
+
+def test_a_share_whose_container_has_ended_counts_no_more(said: dict[str, str]) -> None:
+    assert "before ended 0" in said["before"]
+    assert _REFUSED in said["second-again"], said
+
+
+def test_a_share_without_a_limit_is_not_kept_to_the_others_of_its_pod(
+    said: dict[str, str],
 ) -> None:
-    node = make(tmp_path, monkeypatch, cgroup_version=2)
-    output = node.run(_PREPARE + _IN_ONE_POD)
-    parts = output.split("== ")[1:]
-    _, _, second, small, other, before, again, reported, end = parts
-    assert "GPU 0: holding 5000 MiB" in output
-    assert "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" in second, output
-    assert "small ended 0" in small  # The share's rest is to be had.
-    assert "GPU 0: holding 7168 MiB" in other  # Another share of the pod adds up.
-    assert "before ended 0" in before
-    assert "reported ended 0" in reported
-    # A share whose container has ended counts no more, and a restarted container counts once.
-    assert "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY" in again, output
-    assert end.count("2 cards busy") == 2
+    assert "reported ended 0" in said["reported"], said
+
+
+def test_hooks_that_run_at_once_or_twice_count_each_share_once(said: dict[str, str]) -> None:
+    assert "any 5000 ended 0" in said["six"], said
+    assert "any 6100 ended 1" in said["six"]
+    assert "6/container 1000 ended 1" in said["six"]  # Its own limit, contexts count.
+
+
+def test_what_a_killed_hook_has_left_undone_the_next_one_does(said: dict[str, str]) -> None:
+    assert [line for line in said["killed"].splitlines() if "ended" in line] == [
+        "any 6100 ended 1",
+        "any 6100 ended 0",
+    ], said
 
 
 def test_a_driver_that_fails_or_hangs_in_the_hook_keeps_no_container_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: dict[str, str],
 ) -> None:
-    node = make(tmp_path, monkeypatch, cgroup_version=2)
-    output = node.run(_PREPARE + _ON_A_BAD_DRIVER)
-    assert "failing ended 0" in output
-    assert "hanging ended 0" in output
-    assert output.count("GPU 0: holding 12288 MiB") == 2
+    for name in ("failing", "hanging"):
+        assert f"{name} ended 0" in said[name], said
+        assert "GPU 0: holding 12288 MiB" in said[name]
 
 
-def test_on_cgroup_version_1_the_container_starts_without_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = make(tmp_path, monkeypatch, cgroup_version=1)
+def test_on_cgroup_version_1_the_container_starts_without_a_limit(tmp_path: Path) -> None:
+    node = make(tmp_path, cgroup_version=1)
     output = node.run(f"{_PREPARE}\ncontainer greedy\n")
     assert "GPU 0: holding 12288 MiB" in output
     assert "greedy ended 0" in output
