@@ -60,7 +60,7 @@ class Given(Wire):
     limits_memory: bool = False
     """The driver keeps containers to the share's memory."""
     limits_memory_message: str = ""
-    """Why it does not, where an amount was to be enforced."""
+    """Where a share has an amount: what is kept to it, or why nothing is."""
 
 
 class Entry(Wire):

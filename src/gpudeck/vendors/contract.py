@@ -249,9 +249,9 @@ class UseEdits(Value, frozen=True):
 
     edits: Edits
     limits_memory: bool = False
-    """The driver keeps the container to the share's memory."""
+    """The driver keeps containers to the share's memory."""
     limits_memory_message: str = ""
-    """Why not, where a share has an amount and `limits_memory` is False."""
+    """Where a share has an amount: what is kept to it, or why nothing is."""
 
 
 class Injection(Value, frozen=True):

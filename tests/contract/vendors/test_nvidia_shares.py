@@ -114,7 +114,7 @@ def test_a_share_is_the_card_and_a_limit_of_its_own_amount(
     given = card.give(contract.Share(share_id="a", memory_bytes=8 * GIB))
     hook = given.edits.hooks[-1]
     name = programs.installed_name("gpudeck-memory-limits", program)
-    assert given.limits_memory
+    assert (given.limits_memory, given.limits_memory_message) == (True, sharing.KEPT)
     assert "/dev/nvidia0" in [node.path for node in given.edits.device_nodes]
     assert (hook.name, hook.path) == ("createRuntime", f"{HOOK.rpartition('/')[0]}/{name}")
     assert hook.args[0] == "gpudeck-memory-limits"

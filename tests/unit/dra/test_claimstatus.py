@@ -63,8 +63,10 @@ def test_a_share_tells_what_was_agreed_and_who_keeps_it() -> None:
         "memoryLimitMessage": why,
         "cores": 25,
     }
-    kept = said(device, Given(uuid="GPU-1", limits_memory=True))
+    how = "The containers of a pod have the amount together."
+    kept = said(device, Given(uuid="GPU-1", limits_memory=True, limits_memory_message=how))
     assert facts(kept)["memoryLimit"] == "Driver"
+    assert facts(kept)["memoryLimitMessage"] == how
 
 
 def test_a_card_that_is_not_seen_is_of_unknown_health() -> None:

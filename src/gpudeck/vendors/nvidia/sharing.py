@@ -20,6 +20,7 @@ from gpudeck.vendors.nvidia import paths
 
 PROGRAM = PurePosixPath("/usr/bin/gpudeck-memory-limits")
 """In the image. `dra.hooks` copies it to the node, beside NVIDIA's program."""
+KEPT = "The containers of a pod have the amount together, and each pod of the claim has it."
 _STAGE = "createRuntime"
 """The first process is in its cgroup then, and hooks still see the node (OCI runtime 1.2)."""
 
@@ -45,7 +46,7 @@ def edits(
     elif not support.memory_limits:
         message = support.memory_limits_message
     else:
-        message = "" if hook else f"The image has no {PROGRAM}, so no limit is set."
+        message = KEPT if hook else f"The image has no {PROGRAM}, so no limit is set."
     if hook is None:
         return contract.UseEdits(edits=of_card, limits_memory_message=message)
     return contract.UseEdits(
