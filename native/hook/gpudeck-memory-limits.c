@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEADLINE_SECONDS = 8 };
+enum { DEADLINE_SECONDS = 8, MOST_LIMITS = 64 };
 enum { NVML_SUCCESS = 0, NVML_NOT_SUPPORTED = 3, NVML_NOT_FOUND = 6, NVML_FUNCTION_NOT_FOUND = 13 };
 
 /* The structs of nvml.h 13.4. */
@@ -92,6 +92,11 @@ static void load(const char *path)
         give_up("nvmlInit: %s", nvml.text(result));
 }
 
+struct wanted {
+    const char *uuid, *share;
+    uint64_t bytes;
+};
+
 struct card {
     void *handle;
     const char *uuid;
@@ -137,9 +142,11 @@ static void set_limit(const struct card *card, const char *folder, uint64_t soft
 
 /* The container's own limit comes first: it holds whatever the driver makes of one above it. The
  * pod's promises nothing, for what is promised is promised to its containers. */
-static void limit(const struct place *place, const char *uuid, const char *share, uint64_t bytes)
+static void limit(const struct place *place, const struct wanted *wanted)
 {
-    bool is_noted = note_share(place, uuid, share, bytes);
+    const char *uuid = wanted->uuid;
+    uint64_t bytes = wanted->bytes;
+    bool is_noted = note_share(place, uuid, wanted->share, bytes);
     int refusal = errno;
     struct card card = find_card(uuid);
     uint64_t before = limit_of(&card, place->group);
@@ -154,18 +161,33 @@ static void limit(const struct place *place, const char *uuid, const char *share
         set_limit(&card, place->pod, 0, sum_of_pod(place, uuid));
 }
 
-static uint64_t amount(const char *text)
+/* The words of one `--limit`, which are cut to pieces. */
+static struct wanted read_wanted(char *words)
 {
-    return strcmp(text, "unlimited") == 0 ? UNLIMITED : strtoull(text, NULL, 10);
+    struct wanted wanted = {.uuid = words};
+    char *share = strchr(words, '/'), *bytes = share ? strchr(share, '=') : NULL, *end = "";
+    if (bytes && strcmp(bytes + 1, "unlimited") == 0)
+        wanted.bytes = UNLIMITED;
+    else if (bytes)
+        wanted.bytes = strtoull(bytes + 1, &end, 10);
+    if (!bytes || share == words || bytes == share + 1 || *end || end == bytes + 1)
+        give_up("--limit %s: wanted is UUID/SHARE=BYTES, or \"unlimited\" for BYTES", words);
+    *share = *bytes = 0;
+    wanted.share = share + 1;
+    return wanted;
 }
 
 int main(int count, char **words)
 {
     static struct place place;
+    struct wanted wanted[MOST_LIMITS];
     const char *library = NULL;
+    int limits = 0;
     for (int i = 1; i + 1 < count; i += 2)
         if (strcmp(words[i], "--library") == 0)
             library = words[i + 1];
+        else if (strcmp(words[i], "--limit") == 0 && limits < MOST_LIMITS)
+            wanted[limits++] = read_wanted(words[i + 1]);
     if (!library)
         give_up("usage: " NAME " --library PATH --limit UUID/SHARE=BYTES...");
     signal(SIGALRM, too_late);
@@ -173,13 +195,7 @@ int main(int count, char **words)
     find_place(&place);
     load(library);
     lock_shares(&place);
-    for (int i = 1; i + 1 < count; i += 2) {
-        char *share = strcmp(words[i], "--limit") == 0 ? strchr(words[i + 1], '/') : NULL;
-        char *bytes = share ? strchr(share, '=') : NULL;
-        if (!bytes)
-            continue;
-        *share = *bytes = 0;
-        limit(&place, words[i + 1], share + 1, amount(bytes + 1));
-    }
+    for (int i = 0; i < limits; i++)
+        limit(&place, &wanted[i]);
     return 0;
 }

@@ -46,11 +46,22 @@ def test_words_without_a_library_are_said(run: Run) -> None:
     assert "usage" in run("{}")
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["GPU-x", "GPU-x=1", "GPU-x/a", "GPU-x/a=", "GPU-x/a=1x", "GPU-x/=1", "/a=1", "GPU-x/a=none"],
+)
+def test_a_limit_in_other_words_is_said(run: Run, words: str) -> None:
+    said = run(json.dumps({"pid": os.getpid()}), "--library", sys.executable, "--limit", words)
+    assert f"--limit {words}: wanted is UUID/SHARE=BYTES" in said
+
+
 @pytest.mark.skipif(
     Path("/sys/fs/cgroup/cgroup.controllers").exists(), reason="cgroup version 2 here"
 )
 def test_cgroup_version_1_is_said(run: Run) -> None:
-    said = run(json.dumps({"pid": os.getpid()}), "--library", sys.executable, "--limit", "GPU-x=1")
+    said = run(
+        json.dumps({"pid": os.getpid()}), "--library", sys.executable, "--limit", "GPU-x/a=1"
+    )
     assert said == (
         "gpudeck-memory-limits: no limit of card memory: "
         "the node has cgroup version 1, the driver needs version 2\n"
@@ -61,5 +72,7 @@ def test_cgroup_version_1_is_said(run: Run) -> None:
     not Path("/sys/fs/cgroup/cgroup.controllers").exists(), reason="cgroup version 1 here"
 )
 def test_a_library_that_cannot_be_loaded_is_said(run: Run) -> None:
-    said = run(json.dumps({"pid": os.getpid()}), "--library", "/nonexistent", "--limit", "GPU-x=1")
+    said = run(
+        json.dumps({"pid": os.getpid()}), "--library", "/nonexistent", "--limit", "GPU-x/a=1"
+    )
     assert "/nonexistent" in said

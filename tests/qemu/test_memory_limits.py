@@ -88,12 +88,12 @@ simctl set /run/gpudeck-simulation 1 fail.nvmlDeviceSetMemoryLimits_v1=hang
 mkdir $pod/killed
 sleep 1000 & pid=$!
 echo $pid > $pod/killed/cgroup.procs
-hook $pid share-killed 4294967296 & killed=$!
-until ls -l /proc/*/exe 2>/dev/null | grep -q HOOK; do sleep 0.1; done
-sleep 1
-for each in /proc/[0-9]*; do
-  readlink $each/exe | grep -q HOOK && kill -9 ${each#/proc/}
+echo "{\\"pid\\": $pid}" > /tmp/killed
+HOOK --library LIBRARIES/libnvidia-ml.so.1 --limit CARD/killed=4294967296 < /tmp/killed & killed=$!
+until grep -q "FLOCK .* $killed " /proc/locks && grep -q "State:.S" /proc/$killed/status; do
+  sleep 0.1
 done
+kill -9 $killed
 simctl set /run/gpudeck-simulation 1 fail.nvmlDeviceSetMemoryLimits_v1=0
 echo "== killed"
 inside any 6100
@@ -104,7 +104,11 @@ _ON_A_BAD_DRIVER = """
 simctl set /run/gpudeck-simulation 0 fail.nvmlDeviceSetMemoryLimits_v1=999
 container failing
 simctl set /run/gpudeck-simulation 0 fail.nvmlDeviceSetMemoryLimits_v1=hang
-container hanging
+container hanging > /tmp/hanging & hanging=$!
+"""
+_AT_THE_END = """
+wait $hanging
+cat /tmp/hanging
 """
 _POD = "pod0f0e0d0c-2222-4333-8444-5555666677"
 _Shares = list[tuple[str, str, int | None]]
@@ -223,7 +227,9 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "CARD": UUIDS[1],
     }.items():
         at_once = at_once.replace(word, value)
-    output = node.run(_PREPARE + _BESIDE_A_NEIGHBOUR + _IN_ONE_POD + at_once + _ON_A_BAD_DRIVER)
+    # The hook that hangs, on the other card, takes its time beside the hooks at once.
+    containers = _BESIDE_A_NEIGHBOUR + _IN_ONE_POD + _ON_A_BAD_DRIVER
+    output = node.run(_PREPARE + containers + at_once + _AT_THE_END)
     return {part.partition("\n")[0]: part for part in output.split("== ")}
 
 
