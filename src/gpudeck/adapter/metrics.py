@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from gpudeck.vendors import records
@@ -27,7 +23,7 @@ _inventories = Counter(
     "Inventories that differed from the one before.",
     registry=registry,
 )
-_call_seconds = Histogram(
+call_seconds = Histogram(
     "gpudeck_adapter_call_seconds",
     "Time of a call of the dra-plugin, all its claims together.",
     ["call"],
@@ -45,16 +41,6 @@ def published(inventory: records.Inventory) -> None:
     for card in inventory.cards:
         verdict = _VERDICTS.get(str(card.health.verdict.value), -1)
         _healthy.labels(card.site.address).set(verdict)
-
-
-@contextmanager
-def timed(call: str) -> Iterator[None]:
-    """Measure the block as one call of the dra-plugin."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        _call_seconds.labels(call).observe(time.perf_counter() - start)
 
 
 def render() -> bytes:

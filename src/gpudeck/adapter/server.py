@@ -99,7 +99,7 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         self, request: pb.PrepareRequest, context: Context
     ) -> pb.PrepareResponse:
         await self._need_inventory(context)
-        with metrics.timed("prepare"):
+        with metrics.call_seconds.labels("prepare").time():
             return await self._preparing.prepare(request)
 
     async def Unprepare(  # noqa: N802
@@ -107,7 +107,7 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
     ) -> pb.UnprepareResponse:
         if any(device.HasField("partition") for each in request.claims for device in each.devices):
             await self._need_inventory(context)
-        with metrics.timed("unprepare"):
+        with metrics.call_seconds.labels("unprepare").time():
             return await self._preparing.unprepare(request)
 
     async def Metrics(  # noqa: N802

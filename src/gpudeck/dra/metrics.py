@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 registry = CollectorRegistry()
 
-_call_seconds = Histogram(
+call_seconds = Histogram(
     "gpudeck_dra_call_seconds",
     "Time of the kubelet's calls, a pod's claims together.",
     ["call"],
@@ -42,16 +38,6 @@ adapter_connected = Gauge(
 registered = Gauge(
     "gpudeck_dra_registered", "Whether the kubelet accepted the plugin.", registry=registry
 )
-
-
-@contextmanager
-def timed(call: str) -> Iterator[None]:
-    """Measure the block as one call of the kubelet."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        _call_seconds.labels(call).observe(time.perf_counter() - start)
 
 
 async def text() -> bytes:

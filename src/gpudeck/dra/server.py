@@ -32,7 +32,7 @@ class Server:
         self, request: dra_pb2.NodePrepareResourcesRequest, context: services.Context
     ) -> dra_pb2.NodePrepareResourcesResponse:
         claims = _references(request.claims)
-        with metrics.timed("prepare"):
+        with metrics.call_seconds.labels("prepare").time():
             try:
                 outcomes = await self._preparer.prepare(claims)
             except GpudeckError as error:
@@ -51,7 +51,7 @@ class Server:
         self, request: dra_pb2.NodeUnprepareResourcesRequest, context: services.Context
     ) -> dra_pb2.NodeUnprepareResourcesResponse:
         claims = _references(request.claims)
-        with metrics.timed("unprepare"):
+        with metrics.call_seconds.labels("unprepare").time():
             try:
                 refused = await self._preparer.unprepare(claims)
             except GpudeckError as error:
