@@ -100,6 +100,16 @@ inside any 6100
 hook $(head -n 1 $pod/1/cgroup.procs) share-1 1073741824
 inside any 6100
 """
+_OUTSIDE_A_POD = """
+echo "== lone"
+pod=/sys/fs/cgroup/lone
+mkdir -p $pod/container $pod/other
+sleep 1000 & pid=$!
+echo $pid > $pod/container/cgroup.procs
+hook $pid share-lone 1073741824
+inside container 2000
+inside other 2000
+"""
 _ON_A_BAD_DRIVER = """
 simctl set /run/gpudeck-simulation 0 fail.nvmlDeviceSetMemoryLimits_v1=999
 container failing
@@ -219,7 +229,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each container said on a node with cgroup version 2; all run in one guest."""
     node = make(tmp_path_factory.mktemp("guest"), cgroup_version=2)
     program = simulation.build_native(places.cache()) / "gpudeck-memory-limits"
-    at_once = _HOOKS_AT_ONCE
+    at_once = _HOOKS_AT_ONCE + _OUTSIDE_A_POD
     for word, value in {
         "SLICE": f"kubepods-burstable-{_POD.replace('-', '_')}80.slice",
         "HOOK": installed(program),
@@ -278,6 +288,11 @@ def test_what_a_killed_hook_has_left_undone_the_next_one_does(said: dict[str, st
         "any 6100 ended 1",
         "any 6100 ended 0",
     ], said
+
+
+def test_where_no_folder_is_a_pod_s_the_container_alone_has_a_limit(said: dict[str, str]) -> None:
+    assert "container 2000 ended 1" in said["lone"], said
+    assert "other 2000 ended 0" in said["lone"]
 
 
 def test_a_driver_that_fails_or_hangs_in_the_hook_keeps_no_container_from_starting(
