@@ -16,19 +16,20 @@ from gpudeck.host import files, root
 
 
 class Folder:
-    """The CDI folder as this process sees it, e.g. /var/run/cdi."""
+    """The specs of one kind in the CDI folder as this process sees it, e.g. /var/run/cdi."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kind: str = rendering.KIND) -> None:
         self.path = path
+        self._kind = kind
 
-    def write(self, claim_uid: str, content: bytes) -> None:
+    def write(self, claim_uid: str, content: bytes, *, durable: bool = True) -> None:
         """Make the claim's spec hold `content`; makes the folder if it is missing."""
         file = self._file(claim_uid)
         try:
-            files.write_atomic(file, content, mode=0o644)
+            files.write_atomic(file, content, mode=0o644, durable=durable)
         except NotFoundError:
             root.Root().make_directory(self.path.as_posix())
-            files.write_atomic(file, content, mode=0o644)
+            files.write_atomic(file, content, mode=0o644, durable=durable)
 
     def read(self, claim_uid: str) -> bytes | None:
         """The claim's spec, None if there is none."""
@@ -43,14 +44,15 @@ class Folder:
 
     def claims(self) -> list[str]:
         """UIDs of the claims that have a spec of ours, sorted."""
-        found = map(rendering.claim_of, root.Root().list(self.path.as_posix()))
+        names = root.Root().list(self.path.as_posix())
+        found = (rendering.claim_of(name, self._kind) for name in names)
         return sorted(uid for uid in found if uid)
 
     def remove_leftovers(self) -> int:
         """Remove our half-written files of a killed writer; only while no other writes."""
-        prefix = "." + rendering.file_name("").removesuffix(".json")
+        prefix = "." + rendering.file_name("", self._kind).removesuffix(".json")
         left = list(self.path.glob(f"{prefix}*.tmp"))
         return sum(files.remove(path) for path in left)
 
     def _file(self, claim_uid: str) -> Path:
-        return self.path / rendering.file_name(claim_uid)
+        return self.path / rendering.file_name(claim_uid, self._kind)

@@ -4,6 +4,9 @@
 Pure. Device names hold the claim's UID, so a name is never used twice: containerd reads
 its folders again only when it meets a name that it does not know. Equal input
 gives equal bytes, so a spec on disk can be compared with what should be there.
+
+A second kind of spec mounts the files that tell a container what its devices are. Its
+devices are the requests of a claim, since the kubelet hands out devices by request.
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gpudeck.api import labels
 from gpudeck.cdi import spec
 
 KIND = "k8s.gpu.deckhouse.io/claim"
+METADATA_KIND = f"{labels.DRIVER}/metadata"
+"""As drivers name it that use the kubelet plugin library of Kubernetes 1.37 (KEP-5304)."""
 
 
 def device_name(claim_uid: str, device: str) -> str:
@@ -27,15 +33,21 @@ def device_id(claim_uid: str, device: str) -> str:
     return f"{KIND}={device_name(claim_uid, device)}"
 
 
-def file_name(claim_uid: str) -> str:
+def metadata_id(claim_uid: str, request: str) -> str:
+    """The fully qualified name of the mount that tells of the devices of a request."""
+    return f"{METADATA_KIND}={_metadata_name(claim_uid, request)}"
+
+
+def file_name(claim_uid: str, kind: str = KIND) -> str:
     """The file of a claim; the part before `_` is the kind, as CDI's own library names files."""
-    return f"{_FILE_PREFIX}{claim_uid}{_FILE_SUFFIX}"
+    return f"{_prefix(kind)}{claim_uid}{_FILE_SUFFIX}"
 
 
-def claim_of(file: str) -> str | None:
+def claim_of(file: str, kind: str = KIND) -> str | None:
     """The claim UID of one of our file names, None for any other file."""
-    if file.startswith(_FILE_PREFIX) and file.endswith(_FILE_SUFFIX):
-        return file[len(_FILE_PREFIX) : -len(_FILE_SUFFIX)]
+    prefix = _prefix(kind)
+    if file.startswith(prefix) and file.endswith(_FILE_SUFFIX):
+        return file[len(prefix) : -len(_FILE_SUFFIX)]
     return None
 
 
@@ -58,6 +70,19 @@ def render(
     return msgspec.json.encode(rendered)
 
 
+def render_metadata(claim_uid: str, mounts: Mapping[str, spec.Mount]) -> bytes:
+    """Return the spec of the mounts by request that tell what a claim's devices are."""
+    devices = [
+        spec.Device(
+            name=_metadata_name(claim_uid, request),
+            container_edits=spec.ContainerEdits(mounts=[mount]),
+        )
+        for request, mount in mounts.items()
+    ]
+    rendered = spec.Spec(cdi_version=_version([]), kind=METADATA_KIND, devices=devices)
+    return msgspec.json.encode(rendered)
+
+
 def parse(claim_uid: str, content: bytes) -> list[str] | None:
     """The devices of a claim that a spec on disk names; None if it is no spec of that claim."""
     try:
@@ -71,8 +96,15 @@ def parse(claim_uid: str, content: bytes) -> list[str] | None:
     return [name[len(prefix) :] for name in names]
 
 
-_FILE_PREFIX = KIND.replace("/", "-") + "_"
 _FILE_SUFFIX = ".json"
+
+
+def _prefix(kind: str) -> str:
+    return kind.replace("/", "-") + "_"
+
+
+def _metadata_name(claim_uid: str, request: str) -> str:
+    return f"{claim_uid}_{request}"
 
 
 def _version(edits: list[spec.ContainerEdits]) -> str:

@@ -31,6 +31,8 @@ class HeldDevice(Wire):
     name: str
     pool: str = ""
     requests: list[str] = msgspec.field(default_factory=list)
+    subrequest: str | None = None
+    """The alternative of the request (`firstAvailable`) that the scheduler took."""
     admin_access: bool | None = None
     share_id: str | None = msgspec.field(default=None, name="shareID")
     profile: str | None = None
@@ -110,10 +112,12 @@ def _held(result: resource.AllocatedDevice, config: deviceconfigs.DeviceConfig) 
         for name, amount in (result.consumed_capacity or {}).items()
     }
     is_share = result.share_id is not None
+    request, _, subrequest = result.request.partition("/")
     return HeldDevice(
         name=result.device,
         pool=result.pool,
-        requests=[result.request.partition("/")[0]],
+        requests=[request],
+        subrequest=subrequest or None,
         admin_access=result.admin_access or None,
         share_id=result.share_id,
         memory=taken.get(attributes.MEMORY),

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpudeck.api import resource
 from gpudeck.api.meta import Wire
 from gpudeck.dra.allocations import HeldDevice
 from gpudeck.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError
@@ -63,6 +64,15 @@ class Given(Wire):
     """Where a share has an amount: what is kept to it, or why nothing is."""
 
 
+class Metadata(Wire):
+    """What containers of a claim are told of its devices, see `metadata`."""
+
+    pod_claim_name: str | None = None
+    """The name by which its pod knows a claim that was made of a template."""
+    attributes: dict[str, dict[str, resource.Attribute]] = msgspec.field(default_factory=dict)
+    """By the devices' keys."""
+
+
 class Entry(Wire):
     """One claim. Never changed but replaced, since what was read is kept for the next call."""
 
@@ -76,6 +86,8 @@ class Entry(Wire):
     """Version of the maker's driver whose files the spec names."""
     given: dict[str, Given] | None = None
     """By the devices' keys; absent in an entry of an older release."""
+    metadata: Metadata | None = None
+    """Absent where containers are told nothing."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.name else "of unknown name"
@@ -87,7 +99,9 @@ class Entry(Wire):
 
     def released(self) -> Entry:
         """The entry of a claim that is given back while its partitions are still there."""
-        return msgspec.structs.replace(self, state=State.RELEASED, spec=None, driver_version=None)
+        return msgspec.structs.replace(
+            self, state=State.RELEASED, spec=None, driver_version=None, metadata=None
+        )
 
 
 class Content(msgspec.Struct):

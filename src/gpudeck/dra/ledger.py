@@ -24,7 +24,7 @@ from typing import ParamSpec, TypeVar
 
 from gpudeck import logs
 from gpudeck.cdi.files import Folder
-from gpudeck.dra import checkpoint, events, metrics, recovering
+from gpudeck.dra import checkpoint, events, exposing, metrics, recovering
 from gpudeck.errors import BusyError, GpudeckError
 from gpudeck.host import files, locks
 
@@ -59,11 +59,13 @@ class Ledger:
         folder: Folder,
         node_events: events.NodeEvents,
         *,
+        exposure: exposing.Exposure,
         boot_id: str | None,
     ) -> None:
         self._store = checkpoint.Store(data_dir / "checkpoint.json")
         self._lock_path = data_dir / "prepare.lock"
         self._folder = folder
+        self._exposure = exposure
         self._events = node_events
         self._boot_id = boot_id
         self._turn = asyncio.Lock()
@@ -162,13 +164,13 @@ class Ledger:
             for uid in content.quarantined:
                 self._events.entry_quarantined(uid, "it is of another version or damaged")
         if started or removed:
-            log.info("Cleaned up", rolled_back=len(started), specs_removed=removed)
+            log.info("Cleaned up", rolled_back=len(started), files_removed=removed)
 
     def _sweep(self, kept: set[str]) -> int:
         files.remove_leftovers(self._store.path.parent)
         self._folder.remove_leftovers()
         orphans = [uid for uid in self._folder.claims() if uid not in kept]
-        return sum(self._folder.remove(uid) for uid in orphans)
+        return sum(self._folder.remove(uid) for uid in orphans) + self._exposure.sweep(kept)
 
     async def _load(self) -> checkpoint.Content:
         try:

@@ -19,6 +19,7 @@ from gpudeck.dra import (
     adapters,
     claimstatus,
     events,
+    exposing,
     health,
     hooks,
     ledger,
@@ -57,7 +58,12 @@ class Plugin:
         self.adapter = adapter
         folder = Folder(settings.cdi_root)
         boot_id = root.Root(settings.host_root).attribute(BOOT_ID)
-        self.ledger = ledger.Ledger(settings.data_dir, folder, self.events, boot_id=boot_id)
+        exposure = exposing.Exposure(
+            settings.data_dir, settings.cdi_root, is_wanted=settings.device_metadata
+        )
+        self.ledger = ledger.Ledger(
+            settings.data_dir, folder, self.events, exposure=exposure, boot_id=boot_id
+        )
         self.publisher = publishing.Publisher(
             api,
             adapter,
@@ -83,6 +89,7 @@ class Plugin:
             adapter,
             self.ledger,
             folder,
+            exposure=exposure,
             node_name=node,
             hook_path=lambda: self.hook_path,
         )

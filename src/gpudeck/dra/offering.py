@@ -141,6 +141,17 @@ def offer(
     return Offer([device for _, device in ranked], counters)
 
 
+def device(card: adapter_pb2.Card, name: str, vendor: str) -> resource.Device | None:
+    """The device of that name as `offer` describes it, offered now or not; None for another card's.
+
+    Raises InvalidError for a card of an unreadable address.
+    """
+    named = names.parse_device(name)
+    if named is None or named.address != _address(card):
+        return None
+    return _Card(card, Rules(vendor=vendor), ()).device(named)
+
+
 def _address(card: adapter_pb2.Card) -> PciAddress:
     return PciAddress.parse(card.pci_address)
 
@@ -174,6 +185,17 @@ class _Card:
         for _, device in [*shares, *whole]:
             device.consumes_counters = [self._consumption(self._totals())]
         return [*partitions, *shares, *whole]
+
+    def device(self, named: names.DeviceName) -> resource.Device | None:
+        """One of the card's devices by name; None for a partition of an unknown profile."""
+        if named.type == attributes.TYPE_SHARE:
+            return self._share("MPS" if named.mps else "TimeSlicing")
+        if named.profile_id is None or named.start is None:
+            return self._whole()[1]
+        for profile in self._card.partition_support.profiles:
+            if profile.profile_id == named.profile_id:
+                return self._partition(profile, placing.Place(named.start, 1))
+        return None
 
     def _whole(self) -> Ranked:
         texts = {

@@ -5,7 +5,7 @@ A claim that is prepared already is answered from the checkpoint, without the AP
 or the adapter; only its CDI spec is looked after, and made anew when the driver's version
 has changed since, because the files that it names are gone then. Another claim needs its
 object from the API, free devices and the adapter's edits; then, in this order:
-PrepareStarted in the checkpoint, the adapter, the CDI spec, PrepareCompleted. So a kill at
+PrepareStarted in the checkpoint, the adapter, the CDI specs, PrepareCompleted. So a kill at
 any point leaves a state from which the next call, or `ledger.clean`, goes on. Unprepare
 works backwards and needs neither: what the adapter made (a partition) and cannot remove now
 stays in the checkpoint as Released, until `release` has had it removed. What concerns one
@@ -24,16 +24,37 @@ from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import names, resource, resources
 from gpudeck.cdi.files import Folder
-from gpudeck.dra import adapters, allocations, edits, holders, ledger, recovering, requesting
+from gpudeck.dra import (
+    adapters,
+    allocations,
+    edits,
+    exposing,
+    holders,
+    ledger,
+    metadata,
+    recovering,
+    requesting,
+)
 from gpudeck.dra.allocations import HeldDevice, Reference
-from gpudeck.dra.checkpoint import Content, Entry, Given, State
+from gpudeck.dra.checkpoint import Content, Entry, Given, Metadata, State
 from gpudeck.errors import GpudeckError, NotFoundError, UnavailableError
 from gpudeck.kube import client
 
 log = logs.get(__name__)
 
-Outcome = list[HeldDevice] | GpudeckError
-"""The prepared devices of a claim, or why there are none."""
+Outcome = Entry | GpudeckError
+"""The entry of a prepared claim, or why there is none."""
+
+
+@dataclasses.dataclass
+class Allocated:
+    """What the API server says of a claim."""
+
+    devices: list[HeldDevice]
+    pod_claim_name: str | None
+
+
+Fetched = Allocated | GpudeckError
 
 
 @dataclasses.dataclass
@@ -43,6 +64,8 @@ class Fresh:
     claim: Reference
     devices: list[HeldDevice]
     before: Entry | None
+    told: Metadata | None
+    """What its containers will be told, still without attributes."""
 
 
 class Preparer:
@@ -55,6 +78,7 @@ class Preparer:
         book: ledger.Ledger,
         folder: Folder,
         *,
+        exposure: exposing.Exposure,
         node_name: str,
         hook_path: Callable[[], str],
     ) -> None:
@@ -62,6 +86,7 @@ class Preparer:
         self._adapter = adapter
         self._ledger = book
         self._folder = folder
+        self._exposure = exposure
         self._node_name = node_name
         self._hook_path = hook_path
 
@@ -146,12 +171,12 @@ class Preparer:
             log.warning("A partition cannot be removed yet", uid=each.uid, why=each.error.message)
         return {each.uid for each in late}
 
-    async def _fetch(self, claims: Sequence[Reference]) -> dict[str, Outcome]:
+    async def _fetch(self, claims: Sequence[Reference]) -> dict[str, Fetched]:
         """What each claim is allocated on this node, from the API server."""
         found = await asyncio.gather(*(self._allocated(claim) for claim in claims))
         return {claim.uid: each for claim, each in zip(claims, found, strict=True)}
 
-    async def _allocated(self, claim: Reference) -> Outcome:
+    async def _allocated(self, claim: Reference) -> Fetched:
         try:
             found = await self._api.get(
                 resources.RESOURCE_CLAIM,
@@ -159,12 +184,16 @@ class Preparer:
                 resource.ResourceClaim,
                 namespace=claim.namespace,
             )
-            return allocations.devices(found, claim, self._node_name)
+            devices = allocations.devices(found, claim, self._node_name)
+            if not self._exposure.is_wanted:
+                return Allocated(devices, None)
+            metadata.check(claim, devices)
+            return Allocated(devices, metadata.pod_claim_name(found))
         except GpudeckError as error:
             return error
 
     async def _prepare(
-        self, content: Content, claims: Sequence[Reference], fetched: dict[str, Outcome]
+        self, content: Content, claims: Sequence[Reference], fetched: dict[str, Fetched]
     ) -> dict[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         fresh: list[Fresh] = []
@@ -182,8 +211,8 @@ class Preparer:
             outcomes |= await self._finish(content, fresh)
         return outcomes
 
-    async def _repeat(self, content: Content, claim: Reference, entry: Entry) -> list[HeldDevice]:
-        """Answer for a prepared claim, after making its CDI spec again if need be."""
+    async def _repeat(self, content: Content, claim: Reference, entry: Entry) -> Entry:
+        """Answer for a prepared claim, after making its files again if need be."""
         driver = self._driver(entry.devices) if self._adapter.is_connected else None
         if driver not in (None, entry.driver_version):
             entry = await self._refresh(content, claim, entry)
@@ -191,11 +220,14 @@ class Preparer:
         if self._folder.read(claim.uid) != spec:
             log.warning("Making a CDI spec again", claim=claim, uid=claim.uid)
             await ledger.whole(self._folder.write, claim.uid, spec)
-        return entry.devices
+        if not self._exposure.is_whole(claim, entry):
+            log.warning("Telling containers of their devices again", claim=claim, uid=claim.uid)
+            await ledger.whole(self._exposure.write, claim, entry)
+        return entry
 
     async def _refresh(self, content: Content, claim: Reference, entry: Entry) -> Entry:
         """Have the adapter describe the devices anew; without success the old entry stays."""
-        fresh = Fresh(claim, entry.devices, entry)
+        fresh = Fresh(claim, entry.devices, entry, entry.metadata)
         try:
             answer = await self._adapter.prepare(self._request([fresh]))
             (prepared,) = answer.claims
@@ -204,7 +236,10 @@ class Preparer:
             log.warning("Cannot renew a CDI spec", claim=claim, uid=claim.uid, error=error)
             return entry
         renewed = msgspec.structs.replace(
-            entry, spec=spec.decode(), driver_version=self._driver(entry.devices)
+            entry,
+            spec=spec.decode(),
+            driver_version=self._driver(entry.devices),
+            metadata=self._told(fresh, _given(prepared)),
         )
         content.claims[claim.uid] = renewed
         await ledger.whole(self._ledger.write, content)
@@ -215,7 +250,7 @@ class Preparer:
         found = (self._find(each) for each in devices)
         return next((card.driver.version for card in found if card and card.driver.version), None)
 
-    async def _begin(self, content: Content, claim: Reference, fetched: Outcome | None) -> Fresh:
+    async def _begin(self, content: Content, claim: Reference, fetched: Fetched | None) -> Fresh:
         """Check everything that may refuse a claim and enter it, in memory, as started."""
         if fetched is None:
             raise UnavailableError(
@@ -225,18 +260,19 @@ class Preparer:
             raise fetched
         if content.is_partial:
             await self._add_claims(content)
-        fetched = [self._described(device) for device in fetched]
+        devices = [self._described(device) for device in fetched.devices]
         before = content.claims.get(claim.uid)
-        if before is not None and before.has_partition and before.devices != fetched:
+        if before is not None and before.has_partition and before.devices != devices:
             raise UnavailableError(
                 f"claim {claim}: what was made for its last allocation is still to be removed",
                 reason="DeviceBeingReleased",
             )
-        await holders.check_free(self._api, content, claim, fetched)
+        await holders.check_free(self._api, content, claim, devices)
         content.claims[claim.uid] = Entry(
-            state=State.STARTED, namespace=claim.namespace, name=claim.name, devices=fetched
+            state=State.STARTED, namespace=claim.namespace, name=claim.name, devices=devices
         )
-        return Fresh(claim, fetched, before)
+        told = Metadata(pod_claim_name=fetched.pod_claim_name) if self._exposure.is_wanted else None
+        return Fresh(claim, devices, before, told)
 
     async def _add_claims(self, content: Content) -> None:
         """Finish a rebuilt checkpoint with the claims that the API server knows."""
@@ -279,7 +315,7 @@ class Preparer:
             uid = each.claim.uid
             try:
                 content.claims[uid] = self._settle(content.claims[uid], each, answers.get(uid))
-                outcomes[uid] = each.devices
+                outcomes[uid] = content.claims[uid]
             except GpudeckError as error:
                 outcomes[uid] = error
                 self._take_back(content, each, answers.get(uid))
@@ -291,6 +327,8 @@ class Preparer:
     ) -> None:
         """Leave a claim as it was before; what was made for it all the same is to be removed."""
         uid = fresh.claim.uid
+        if fresh.before is None:
+            self._exposure.remove(uid)
         is_refused = answer is not None and answer.HasField("error")
         if fresh.before is not None:
             content.claims[uid] = fresh.before
@@ -305,15 +343,25 @@ class Preparer:
     ) -> Entry:
         keys = _keys(fresh.devices)
         spec = edits.spec_of(fresh.claim, keys, answer)
-        self._folder.write(fresh.claim.uid, spec)
-        log.info("Prepared a claim", claim=fresh.claim, uid=fresh.claim.uid, devices=",".join(keys))
-        return msgspec.structs.replace(
+        given = _given(answer)
+        completed = msgspec.structs.replace(
             entry,
             state=State.COMPLETED,
             spec=spec.decode(),
             driver_version=self._driver(fresh.devices),
-            given=_given(answer),
+            given=given,
+            metadata=self._told(fresh, given),
         )
+        self._exposure.write(fresh.claim, completed)
+        self._folder.write(fresh.claim.uid, spec)
+        log.info("Prepared a claim", claim=fresh.claim, uid=fresh.claim.uid, devices=",".join(keys))
+        return completed
+
+    def _told(self, fresh: Fresh, given: Mapping[str, Given]) -> Metadata | None:
+        if fresh.told is None:
+            return None
+        found = metadata.describe(fresh.devices, self._find, given, self._adapter.vendor)
+        return msgspec.structs.replace(fresh.told, attributes=found)
 
     def _request(self, fresh: Iterable[Fresh]) -> adapter_pb2.PrepareRequest:
         return adapter_pb2.PrepareRequest(
@@ -381,8 +429,9 @@ class Preparer:
     def _forget(self, content: Content, claim_uids: Sequence[str], late: Collection[str]) -> None:
         """Remove the specs, then the entries, of which those in `late` stay. In a thread."""
         for uid in claim_uids:
-            # The spec goes first: an entry without one is made whole by a repeated Prepare.
+            # Files go first: an entry without them is made whole by a repeated Prepare.
             self._folder.remove(uid)
+            self._exposure.remove(uid)
         for uid in late:
             content.claims[uid] = content.claims[uid].released()
         forgotten = [uid for uid in claim_uids if uid not in late and content.forget(uid)]

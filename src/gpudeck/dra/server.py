@@ -14,6 +14,7 @@ from gpudeck import logs
 from gpudeck.cdi import rendering
 from gpudeck.dra import health, metrics, preparing
 from gpudeck.dra.allocations import HeldDevice, Reference
+from gpudeck.dra.checkpoint import Entry
 from gpudeck.errors import GpudeckError
 from gpudeck.kubelet import services
 from gpudeck.kubelet.wire import dra_pb2, health_pb2
@@ -43,8 +44,7 @@ class Server:
             if isinstance(outcome, GpudeckError):
                 response.claims[claim.uid].error = _told("prepare", claim, outcome)
             else:
-                devices = [_device(claim.uid, each) for each in outcome]
-                response.claims[claim.uid].devices.extend(devices)
+                response.claims[claim.uid].devices.extend(_devices(claim.uid, outcome))
         return response
 
     async def unprepare(
@@ -72,6 +72,19 @@ class Server:
 
 def _references(claims: Sequence[dra_pb2.Claim]) -> list[Reference]:
     return [Reference(each.uid, each.namespace, each.name) for each in claims]
+
+
+def _devices(claim_uid: str, entry: Entry) -> list[dra_pb2.Device]:
+    """The devices of a claim; the first of each request brings what tells of all of them."""
+    found = [_device(claim_uid, each) for each in entry.devices]
+    if entry.metadata is not None:
+        told: set[str] = set()
+        for device in found:
+            for request in device.request_names:
+                if request not in told:
+                    device.cdi_device_ids.append(rendering.metadata_id(claim_uid, request))
+                    told.add(request)
+    return found
 
 
 def _device(claim_uid: str, held: HeldDevice) -> dra_pb2.Device:

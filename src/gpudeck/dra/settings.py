@@ -28,6 +28,9 @@ class Settings(NodeSettings):
     share_memory: str = setting(
         "4Gi", "Memory of a share whose claim and class name no amount, as a quantity."
     )
+    device_metadata: bool = setting(
+        True, "Whether containers are told of their devices by files (KEP-5304)."
+    )
     unhealthy_effect: str = setting(
         "NoSchedule",
         "Effect of the taint of unhealthy cards: NoSchedule keeps new pods away, "

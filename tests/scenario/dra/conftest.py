@@ -40,6 +40,7 @@ class World:
         self.boot("boot-1")
         self.adapter = standins.Adapter(folder / "adapter.sock", map(standins.card, range(4)))
         self.kubelet = standins.Kubelet(self.registry_dir)
+        self.device_metadata = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
         api.put(resources.NODE, {"metadata": {"name": NODE, "uid": "node-uid"}})
 
@@ -53,6 +54,7 @@ class World:
             cdi_root=self.cdi_root,
             adapter_socket=self.adapter.socket,
             pod_uid=pod_uid,
+            device_metadata=self.device_metadata,
             cdi_hook=self.folder / "hook",
         )
 
@@ -130,6 +132,12 @@ class World:
     def spec(self, name: str) -> dict[str, Any]:
         """The CDI spec of a claim."""
         path = self.cdi_root / f"k8s.gpu.deckhouse.io-claim_uid-{name}.json"
+        content: dict[str, Any] = json.loads(path.read_text())
+        return content
+
+    def metadata_spec(self, name: str) -> dict[str, Any]:
+        """The CDI spec of what the containers of a claim are told."""
+        path = self.cdi_root / f"gpu.deckhouse.io-metadata_uid-{name}.json"
         content: dict[str, Any] = json.loads(path.read_text())
         return content
 

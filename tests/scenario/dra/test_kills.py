@@ -29,7 +29,7 @@ from tests.support import apiserver, tracing
 
 from gpudeck import settings
 from gpudeck.cdi import files, rendering
-from gpudeck.dra import allocations, checkpoint
+from gpudeck.dra import allocations, checkpoint, exposing
 
 Survives = Callable[["Plugin", str, int], Awaitable[bool]]
 """Kill at the n-th call of a family, look at the world; True if it had fewer calls."""
@@ -365,14 +365,27 @@ def is_prepared(world: World, claim: dict[str, Any]) -> list[str]:
     """The node has this claim and nothing else; return the ids of its CDI devices."""
     name = claim["metadata"]["name"]
     has_nothing_but(world, name)
-    return [f"{world.spec(name)['kind']}={each['name']}" for each in world.spec(name)["devices"]]
+    return [
+        f"{spec['kind']}={each['name']}"
+        for spec in (world.spec(name), world.metadata_spec(name))
+        for each in spec["devices"]
+    ]
 
 
 def has_nothing_but(world: World, *claims: str) -> None:
     """The resident and these claims are prepared; of no other there is any file or entry."""
     held = {RESIDENT, *claims}
     assert world.states() == dict.fromkeys(held, "PrepareCompleted")
-    assert names(world) == {f"k8s.gpu.deckhouse.io-claim_uid-{each}.json" for each in held}
+    assert names(world) == {name for each in held for name in files_of(each)}
+
+
+def files_of(claim: str) -> list[str]:
+    """Its two CDI specs, and what its containers are told of its one request."""
+    return [
+        f"k8s.gpu.deckhouse.io-claim_uid-{claim}.json",
+        f"gpu.deckhouse.io-metadata_uid-{claim}.json",
+        f"uid-{claim}_r0.json",
+    ]
 
 
 def ids(answer: Any) -> list[str]:
@@ -385,8 +398,8 @@ def names(world: World) -> set[str]:
     found = {
         path.name
         for folder in (world.data_dir, world.registry_dir, world.cdi_root)
-        for path in folder.iterdir()
-        if path.suffix != ".lock"
+        for path in folder.rglob("*")
+        if path.suffix != ".lock" and not path.is_dir()
     }
     return found - {"checkpoint.json", "dra.sock", "gpu.deckhouse.io-reg.sock"}
 
@@ -394,7 +407,7 @@ def names(world: World) -> set[str]:
 def leave_behind(world: World, begun: dict[str, Any]) -> None:
     """What plugins leave that were killed in the middle of Prepare, of a write, and of an update.
 
-    A claim that is only begun, the CDI spec of one that nobody knows, files that were not
+    A claim that is only begun, the files of one that nobody knows, files that were not
     renamed yet, and the socket of another pod; its own sockets are left by the kill.
     """
     content = checkpoint.decode(world.checkpoint.read_bytes())
@@ -408,9 +421,17 @@ def leave_behind(world: World, begun: dict[str, Any]) -> None:
     )
     world.checkpoint.write_bytes(checkpoint.encode(content))
     files.Folder(world.cdi_root).write("uid-orphan", rendering.render("uid-orphan", {}))
+    orphan = checkpoint.Entry(
+        state=checkpoint.State.COMPLETED, devices=[held], metadata=checkpoint.Metadata()
+    )
+    exposing.Exposure(world.data_dir, world.cdi_root).write(
+        allocations.Reference("uid-orphan", "t", "orphan"), orphan
+    )
     for folder, name in (
         (world.data_dir, "checkpoint.json"),
+        (world.data_dir / exposing.FOLDER, "uid-x_r0.json"),
         (world.cdi_root, "k8s.gpu.deckhouse.io-claim_uid-x.json"),
+        (world.cdi_root, "gpu.deckhouse.io-metadata_uid-x.json"),
     ):
         (folder / f".{name}.0123456789ab.tmp").write_bytes(b"{")
     with socket.socket(socket.AF_UNIX) as listener:

@@ -28,7 +28,10 @@ async def test_a_claim_becomes_a_device_and_goes_again(world: World, version: st
     assert answer.error == ""
     assert (given.pool_name, given.device_name) == ("node-0", device(1))
     assert list(given.request_names) == ["r0"]
-    assert list(given.cdi_device_ids) == [f"k8s.gpu.deckhouse.io/claim=uid-c-{device(1)}"]
+    assert list(given.cdi_device_ids) == [
+        f"k8s.gpu.deckhouse.io/claim=uid-c-{device(1)}",
+        "gpu.deckhouse.io/metadata=uid-c_r0",
+    ]
     (described,) = world.spec("c")["devices"]
     assert described["name"] == f"uid-c-{device(1)}"
     assert described["containerEdits"]["deviceNodes"][0]["hostPath"] == "/mnt/host/dev/nvidia1"
