@@ -262,7 +262,12 @@ class Preparer:
             await self._add_claims(content)
         devices = [self._described(device) for device in fetched.devices]
         before = content.claims.get(claim.uid)
-        if before is not None and before.has_partition and before.devices != devices:
+        # By name: what was found after the checkpoint was lost has little else.
+        if (
+            before is not None
+            and before.has_partition
+            and _names(before.devices) != _names(devices)
+        ):
             raise UnavailableError(
                 f"claim {claim}: what was made for its last allocation is still to be removed",
                 reason="DeviceBeingReleased",
@@ -442,6 +447,10 @@ class Preparer:
 
 def _keys(devices: Iterable[HeldDevice]) -> list[str]:
     return [device.key for device in devices]
+
+
+def _names(devices: Iterable[HeldDevice]) -> set[str]:
+    return {device.name for device in devices}
 
 
 def _given(answer: adapter_pb2.PreparedClaim | None) -> dict[str, Given]:

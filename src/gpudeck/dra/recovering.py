@@ -52,6 +52,9 @@ def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node:
                 continue
             entry = Entry(state=State.RECOVERED)
         if entry.state is State.RECOVERED:
+            if entry.devices and _names(entry.devices) != _names(devices):
+                # Allocated anew since: what was made for it is still where the spec says.
+                devices = entry.devices
             content.claims[meta.uid or ""] = msgspec.structs.replace(
                 entry, namespace=meta.namespace or "", name=meta.name, devices=devices
             )
@@ -67,6 +70,10 @@ def _of_key(key: str) -> HeldDevice:
     if found is None:
         return HeldDevice(name=key)
     return HeldDevice(name=key[: found.start()], share_id=found.group()[1:])
+
+
+def _names(devices: Iterable[HeldDevice]) -> set[str]:
+    return {device.name for device in devices}
 
 
 def _devices(claim: resource.ResourceClaim, node: str) -> list[HeldDevice]:

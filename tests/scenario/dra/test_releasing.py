@@ -78,6 +78,37 @@ async def test_a_boot_takes_partitions_with_it(parts: World) -> None:
     assert parts.states() == {"d": "PrepareCompleted"}
 
 
+@pytest.mark.parametrize("with_spec", [True, False])
+async def test_a_partition_is_prepared_again_when_the_checkpoint_was_lost(
+    parts: World, with_spec: bool
+) -> None:
+    claim = parts.claim("c", 1, device=partition(1, 2))
+    first = await parts.kubelet.prepare(claim)
+    await parts.stop()
+    parts.checkpoint.write_text("{")
+    if not with_spec:
+        (parts.cdi_root / "k8s.gpu.deckhouse.io-claim_uid-c.json").unlink()
+    await parts.start()
+    assert await parts.kubelet.prepare(claim) == first
+    assert parts.states() == {"c": "PrepareCompleted"}
+    await parts.kubelet.unprepare(claim)
+    assert (parts.states(), parts.adapter.partitions) == ({}, set())
+
+
+async def test_a_claim_that_moved_meanwhile_waits_for_what_its_first_place_has(
+    parts: World,
+) -> None:
+    await parts.kubelet.prepare(parts.claim("c", 1, device=partition(1, 2)))
+    await parts.stop()
+    parts.checkpoint.write_text("{")
+    await parts.start()
+    moved = parts.claim("c", 1, device=partition(1, 4))
+    error = (await parts.kubelet.prepare(moved))["uid-c"].error
+    assert error.startswith("DeviceBeingReleased: claim t/c: what was made for its last")
+    await parts.kubelet.unprepare(moved)
+    assert (await parts.kubelet.prepare(moved))["uid-c"].error == ""
+
+
 async def test_the_next_claim_of_the_place_waits_until_the_partition_is_removed(
     parts: World,
 ) -> None:
