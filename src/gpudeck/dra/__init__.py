@@ -3,6 +3,7 @@
 
 Started by the chart beside an adapter; it owns the node's ResourceSlices, the checkpoint and
 the CDI specs. The flow of a claim: `server` → `preparing` → `allocations`, `holders`,
-`ledger` → `adapters` → `edits` and `cdi` → the answer. The flow of a card: `adapters` →
-`slices` → `publishing`, and `status` → `reporting` for its PhysicalGPU.
+`ledger` → `adapters` → `metadata` and `exposing`, `edits` and `cdi` → the answer. The flow
+of a card: `adapters` → `slices` → `publishing`, and `status` → `reporting` for its
+PhysicalGPU.
 """
