@@ -14,12 +14,19 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import device
+from tests.scenario.dra.test_claimstatus import told as statuses
+from tests.scenario.dra.test_metadata import attributes
 
 from gpudeck.adapter import main
 from gpudeck.adapter.settings import Settings
+from gpudeck.api import names
+from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import main as plugins
 from gpudeck.kubelet import registering
 from gpudeck.vendors.simulated import machine
+
+ADDRESS = PciAddress.parse("0000:01:00.0")
+"""Of the first simulated card."""
 
 
 @pytest.fixture
@@ -61,6 +68,25 @@ async def test_cards_of_the_adapter_are_published_and_prepared(simulated: World)
     assert spec["containerEdits"]["env"] == ["SIMULATED_DRIVER=1.2.3"]
     assert await simulated.kubelet.unprepare(claim) == {"uid-c": ""}
     assert simulated.specs() == []
+
+
+async def test_a_container_is_told_of_the_partition_that_was_made_for_it(stopped: World) -> None:
+    world, bench = stopped, machine.Bench(stopped.folder)
+    await world.adapter.stop()
+    bench.write(machine.partitionable(1))
+    async with adapter(world):
+        await world.start()
+        await world.published(1)
+        claim = claim_of(world, names.mig_device_name(ADDRESS, "1g.2gb", 19, 1))
+        assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+        (made,) = bench.read().cards[0].reading.partitions
+        told = attributes(world, "c")
+        assert (told["uuid"], told["profile"]) == ({"string": made.uuid}, {"string": "1g.2gb"})
+        assert told["memory"] == {"int": 2 << 30}
+        await world.until(lambda: statuses(world, "c"))
+        (entry,) = statuses(world, "c")
+        assert entry["data"]["uuid"] == made.uuid
+        await world.stop()
 
 
 async def test_a_card_that_the_adapter_does_not_know_is_refused(simulated: World) -> None:
