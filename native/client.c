@@ -189,3 +189,13 @@ unsigned sim_busy(unsigned card, uint32_t gpu_instance, uint32_t compute_instanc
             count++;
     return count;
 }
+
+unsigned sim_mps_clients(unsigned card)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < SIM_CLIENTS; i++)
+        if (sim_host->clients[i].taken &&
+            sim_host->clients[i].uses[card].contexts == SIM_MPS_CONTEXT && sim_client_pid(i) >= 0)
+            count++;
+    return count;
+}

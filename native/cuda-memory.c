@@ -75,7 +75,8 @@ static CUresult charge(unsigned device, uint64_t bytes)
     uint64_t left = target->gi == SIM_ANY ? sim_limit_left(target->card) : SIM_UNLIMITED;
     used = sim_used_bytes(target->card, target->gi);
     CUresult result = CUDA_OUT_OF_MEMORY;
-    if (bytes <= total && used <= total - bytes && bytes <= left) {
+    if (bytes <= total && used <= total - bytes && bytes <= left &&
+        bytes <= cuda_mps_left(device, use->bytes)) {
         __atomic_add_fetch(&use->bytes, bytes, __ATOMIC_RELAXED);
         if (use->bytes > use->peak_bytes)
             use->peak_bytes = use->bytes;
@@ -93,9 +94,10 @@ static void discharge(unsigned device, uint64_t bytes)
         __atomic_sub_fetch(&client->uses[card].bytes, bytes, __ATOMIC_RELAXED);
 }
 
-/* Compute mode: 0 anyone, 2 nobody, 3 one process. */
-static CUresult allowed(const struct target *target)
+/* Compute mode: 0 anyone, 2 nobody, 3 one process, which may be the MPS server with all its clients. */
+static CUresult allowed(unsigned device)
 {
+    const struct target *target = cuda_target((CUdevice)device);
     struct sim_state state;
     int fault = sim_faults(target->card, "cuCtxCreate", &state);
     if (fault)
@@ -104,7 +106,9 @@ static CUresult allowed(const struct target *target)
         return CUDA_DEVICE_UNAVAILABLE;
     struct sim_client *own = sim_client_own();
     unsigned others = sim_busy(target->card, target->gi, target->ci);
-    if (own && own->uses[target->card].contexts)
+    if (cuda_mps_joined(device))
+        others -= sim_mps_clients(target->card);
+    else if (own && own->uses[target->card].contexts)
         others--;
     return state.compute_mode == 3 && others ? CUDA_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
 }
@@ -122,7 +126,8 @@ static CUresult join(unsigned device)
         use->since_ns = sim_now_ns();
         use->sm = 97;
         use->memory_utilization = 41;
-        __atomic_store_n(&use->contexts, SIM_COMPUTE_CONTEXT, __ATOMIC_RELEASE);
+        unsigned kind = cuda_mps_joined(device) ? SIM_MPS_CONTEXT : SIM_COMPUTE_CONTEXT;
+        __atomic_store_n(&use->contexts, kind, __ATOMIC_RELEASE);
     }
     return charge(device, CONTEXT_BYTES);
 }
@@ -138,6 +143,7 @@ static unsigned contexts_on(unsigned device)
 static void leave(unsigned device)
 {
     struct sim_client *client = sim_client_own();
+    cuda_mps_leave(device);
     if (!client)
         return;
     struct sim_use *use = &client->uses[cuda_target((CUdevice)device)->card];
@@ -152,11 +158,12 @@ EXPORT CUresult cuCtxCreate_v2(struct CUctx_st **context, unsigned flags, CUdevi
     NEED_DEVICE(device);
     if (!context)
         return CUDA_INVALID_VALUE;
-    CUresult result = allowed(cuda_target((CUdevice)device));
-    if (result != CUDA_SUCCESS)
-        return result;
     pthread_mutex_lock(&guard);
-    result = join((unsigned)device);
+    CUresult result = cuda_mps_join((unsigned)device);
+    if (result == CUDA_SUCCESS)
+        result = allowed((unsigned)device);
+    if (result == CUDA_SUCCESS)
+        result = join((unsigned)device);
     if (result != CUDA_SUCCESS && contexts_on((unsigned)device) == 0)
         leave((unsigned)device);
     for (unsigned i = 0; result == CUDA_SUCCESS && i < sizeof contexts / sizeof *contexts; i++)
@@ -229,6 +236,8 @@ EXPORT CUresult cuCtxSynchronize(void)
     if (!current)
         return CUDA_INVALID_CONTEXT;
     unsigned card = cuda_target((CUdevice)current->device)->card;
+    if (cuda_mps_broken(current->device))
+        return CUDA_MPS_RPC_FAILURE;
     return sim_faults(card, "cuCtxSynchronize", &state) ? CUDA_UNKNOWN : CUDA_SUCCESS;
 }
 
@@ -293,8 +302,12 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     *free_bytes = used < total ? total - used : 0;
     const struct target *target = cuda_target((CUdevice)current->device);
     uint64_t left = target->gi == SIM_ANY ? sim_limit_left(target->card) : SIM_UNLIMITED;
+    struct sim_client *own = sim_client_own();
+    uint64_t mine = own ? own->uses[target->card].bytes : 0;
     if (*free_bytes > left)
         *free_bytes = left;
+    if (*free_bytes > cuda_mps_left(current->device, mine))
+        *free_bytes = cuda_mps_left(current->device, mine);
     return CUDA_SUCCESS;
 }
 

@@ -214,7 +214,9 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
         return CUDA_INVALID_VALUE;
     const struct sim_facts *facts = cuda_facts(&targets[device]);
     switch (attribute) {
-    case 16: *value = (int)facts->multiprocessors; return CUDA_SUCCESS;
+    case 16:
+        *value = (int)cuda_mps_multiprocessors((unsigned)device, facts->multiprocessors);
+        return CUDA_SUCCESS;
     case 33: *value = (int)facts->bus; return CUDA_SUCCESS;
     case 34: *value = (int)facts->device; return CUDA_SUCCESS;
     case 50: *value = (int)facts->domain; return CUDA_SUCCESS;
@@ -236,6 +238,12 @@ static const struct { CUresult code; const char *name, *text; } errors[] = {
     {CUDA_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {CUDA_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {CUDA_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {CUDA_MPS_CONNECTION_FAILED, "CUDA_ERROR_MPS_CONNECTION_FAILED",
+     "MPS client failed to connect to the MPS control daemon or the MPS server"},
+    {CUDA_MPS_RPC_FAILURE, "CUDA_ERROR_MPS_RPC_FAILURE",
+     "the remote procedural call between the MPS server and the MPS client failed"},
+    {CUDA_MPS_MAX_CLIENTS, "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED",
+     "the hardware resources required to create MPS client have been exhausted"},
     {CUDA_UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 

@@ -12,7 +12,9 @@
 enum {
     CUDA_SUCCESS = 0, CUDA_INVALID_VALUE = 1, CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_INITIALIZED = 3,
     CUDA_DEVICE_UNAVAILABLE = 46, CUDA_NO_DEVICE = 100, CUDA_INVALID_DEVICE = 101,
-    CUDA_INVALID_CONTEXT = 201, CUDA_NOT_FOUND = 500, CUDA_NOT_SUPPORTED = 801, CUDA_UNKNOWN = 999
+    CUDA_INVALID_CONTEXT = 201, CUDA_NOT_FOUND = 500, CUDA_NOT_SUPPORTED = 801,
+    CUDA_MPS_CONNECTION_FAILED = 805, CUDA_MPS_RPC_FAILURE = 806, CUDA_MPS_MAX_CLIENTS = 808,
+    CUDA_UNKNOWN = 999
 };
 typedef int CUresult;
 typedef int CUdevice;
@@ -26,6 +28,15 @@ CUresult cuda_check(void);
 /* The device of that ordinal, NULL when there is none. */
 const struct target *cuda_target(CUdevice device);
 const struct sim_facts *cuda_facts(const struct target *target);
+
+/* MPS. Joining succeeds where no daemon serves; then `joined` is false. */
+CUresult cuda_mps_join(unsigned device);
+void cuda_mps_leave(unsigned device);
+bool cuda_mps_joined(unsigned device);
+bool cuda_mps_broken(unsigned device);
+/* What the process's limit leaves beside what it uses. */
+uint64_t cuda_mps_left(unsigned device, uint64_t used);
+unsigned cuda_mps_multiprocessors(unsigned device, unsigned all);
 
 #define NEED_READY()                                                                               \
     do {                                                                                           \

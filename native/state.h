@@ -272,6 +272,8 @@ struct sim_client *sim_client_pretend(unsigned pid);
 void sim_client_clear(struct sim_client *client);
 uint64_t sim_used_bytes(unsigned card, uint32_t gpu_instance);
 unsigned sim_busy(unsigned card, uint32_t gpu_instance, uint32_t compute_instance);
+/* How many of them work through an MPS server. */
+unsigned sim_mps_clients(unsigned card);
 
 /* Memory limits by cgroup. sim_group gives the key of a cgroup folder, 0 when the path is none.
  * sim_client_groups writes into the slot where this process is now. sim_limit_left gives what the
