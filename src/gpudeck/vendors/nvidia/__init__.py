@@ -13,6 +13,7 @@ slicing    what a card offers to shares; its time slice
 limits     whether the driver can keep a container to an amount of memory
 capabilities  the device nodes of one MIG partition
 sharing    edits of a share: the card, and the hook that limits memory
+mps        control daemons of MPS, in a process of their own
 files      which files of the node belong to the driver
 """
 
