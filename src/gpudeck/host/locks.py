@@ -40,23 +40,6 @@ async def held(path: Path, *, deadline_seconds: float = 10.0) -> AsyncIterator[N
         os.close(descriptor)
 
 
-def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock file now; False where there is none.
-
-    Takes the lock for a moment if nobody does, which a waiter in `held` sits out.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise files.translated(error, path) from error
-    try:
-        return not _try(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
 async def _acquire(descriptor: int, path: Path, deadline_seconds: float) -> None:
     loop = asyncio.get_running_loop()
     ends = loop.time() + deadline_seconds

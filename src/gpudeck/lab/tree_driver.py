@@ -53,6 +53,7 @@ _PROGRAMS = (
     "nvidia-debugdump",
     "nvidia-modprobe",
     "nvidia-persistenced",
+    "nvidia-smi",
 )
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm")
 
@@ -319,11 +320,12 @@ def _driver_root(host: machine.Machine, artifacts: Path | None) -> tree.Tree:
         if stem in _PLAIN_LINKS:
             below[f"{folder}/{stem}"] = tree.Link(link)
     for program in _PROGRAMS:
-        below[f"usr/bin/{program}"] = _refusing(program)
-    smi = artifacts / "nvidia-smi" if artifacts else None
-    below["usr/bin/nvidia-smi"] = (
-        tree.File(smi.read_bytes(), 0o755) if smi and smi.is_file() else _refusing("nvidia-smi")
-    )
+        built = artifacts / program if artifacts else None
+        below[f"usr/bin/{program}"] = (
+            tree.File(built.read_bytes(), 0o755)
+            if built is not None and built.is_file()
+            else _refusing(program)
+        )
     for name in ("gsp_ga10x.bin", "gsp_tu10x.bin"):
         below[f"usr/lib/firmware/nvidia/{version}/{name}"] = tree.File(name.encode())
     return below
