@@ -86,7 +86,18 @@ def problems(parameters: object, path: str) -> list[InvalidError]:
     if found or schema is None:
         return found
     known = {"apiVersion": _ANYTHING, "kind": _ANYTHING, **schema}
-    return _compared(content, known, path, content["kind"])
+    return _compared(content, known, path, content["kind"]) + _contradictions(content, path)
+
+
+def _contradictions(content: Mapping[str, Any], path: str) -> list[InvalidError]:
+    """Fields that are right by themselves but not beside each other."""
+    sharing = content.get("sharing")
+    if not isinstance(sharing, dict) or sharing.get("strategy") != MPS:
+        return []
+    if "timeSlicingConfig" not in sharing:
+        return []
+    where = f"{path}.sharing.timeSlicingConfig"
+    return [_problem(where, sharing["timeSlicingConfig"], f"with strategy {TIME_SLICING} only")]
 
 
 def decode(parameters: object) -> DeviceConfig:

@@ -18,6 +18,7 @@ import msgspec
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import attributes, names, quantities, resource, selectors, versions
+from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import placing
@@ -211,11 +212,12 @@ class _Card:
         return (2, 0, 0), device
 
     def _shares(self) -> list[Ranked]:
-        strategies = ["TimeSlicing", *(["MPS"] if self._card.share_support.mps else [])]
         found = []
-        for place, strategy in enumerate(strategies):
+        for place, strategy in enumerate((gpuclass.TIME_SLICING, gpuclass.MPS)):
             device = self._share(strategy)
-            if self._is_wanted(device):
+            is_possible = strategy != gpuclass.MPS or self._card.share_support.mps
+            # What a claim holds stays, also while nobody keeps daemons: it takes the card.
+            if device.name in self._rules.ours or (is_possible and self._is_wanted(device)):
                 found.append(((1, 0, place), device))
         return found
 
@@ -237,7 +239,7 @@ class _Card:
         if self._card.HasField("memory_bytes"):
             capacity[attributes.MEMORY] = self._shared_memory(self._card.memory_bytes)
         return resource.Device(
-            name=names.share_device_name(self._address, mps=strategy == "MPS"),
+            name=names.share_device_name(self._address, mps=strategy == gpuclass.MPS),
             attributes=self._base | _texts(texts),
             capacity=capacity,
             allow_multiple_allocations=True,

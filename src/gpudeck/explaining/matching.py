@@ -121,7 +121,7 @@ def _without_device(spec: GPUClassSpec, option: Option, card: Card) -> Match:
         return _all_terms(option.selectors, card, card.device)
     if kinds == [gpuclass.PARTITION] and (said := partitioning.missed(spec, card.gpu)):
         return Match(said)
-    return Match(obstacle=partitioning.obstacle(kinds, card.gpu))
+    return Match(obstacle=partitioning.obstacle(spec, card.gpu))
 
 
 def _sentence(missed: Iterable[selectors.Mismatch]) -> str:

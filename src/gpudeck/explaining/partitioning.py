@@ -27,8 +27,9 @@ def missed(spec: GPUClassSpec, gpu: PhysicalGPU) -> str:
     return f"{wanted}, its profiles are {names}"
 
 
-def obstacle(kinds: list[str], gpu: PhysicalGPU) -> Obstacle | None:
+def obstacle(spec: GPUClassSpec, gpu: PhysicalGPU) -> Obstacle | None:
     """Say why the card does not offer parts now; None where nothing is known that hinders."""
+    kinds = selectors.kinds(spec)
     status = gpu.status
     current = status.current_state if status else None
     mode = current.partitioning.mode if current and current.partitioning else ""
@@ -37,6 +38,11 @@ def obstacle(kinds: list[str], gpu: PhysicalGPU) -> Obstacle | None:
         return (
             Reason.PARTITIONING_OFF,
             "an administrator has to turn the mode on, which takes a reset of the card",
+        )
+    if kinds == [gpuclass.SHARE] and spec.share and spec.share.strategy == gpuclass.MPS:
+        return (
+            Reason.NOT_PUBLISHED,
+            "MPS has to be enabled on its node, and the card's compute capability be 7.0 or more",
         )
     return None
 

@@ -42,7 +42,11 @@ def spec(**fields: Any) -> dict[str, Any]:
         (spec(devices=["Partition"], share={}), "spec.share"),
         (spec(devices=["Partition"], partition={"profiles": ["1g"]}), "profiles[0]"),
         (spec(devices=["Partition"], partition={"profiles": ["1g.5gb"] * 2}), "profiles[1]"),
-        (spec(devices=["Share"], share={"strategy": "MPS"}), "TimeSlicing"),
+        (spec(devices=["Share"], share={"strategy": "Mps"}), '"MPS"'),
+        (
+            spec(devices=["Share"], share={"strategy": "MPS", "interval": "Short"}),
+            "only for the strategy TimeSlicing",
+        ),
         (
             spec(
                 devices=["Share"],

@@ -81,3 +81,14 @@ def test_nvidia_s_own_configuration_is_taken() -> None:
         b'{"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 50}}}'
     )
     assert problem(text) == ""
+
+
+def test_a_time_slice_is_not_for_mps() -> None:
+    text = problem(
+        b"{"
+        + HEAD
+        + b', "sharing": {"strategy": "MPS", "timeSlicingConfig": {"interval": "Short"}}}'
+    )
+    assert f"{ROOT}.sharing.timeSlicingConfig" in text
+    assert "allowed: with strategy TimeSlicing only" in text
+    assert problem(b"{" + HEAD + b', "sharing": {"strategy": "MPS"}}') == ""

@@ -278,6 +278,32 @@ def test_a_share_has_the_node_s_policy() -> None:
     assert texts(device)["sharingStrategy"] == "TimeSlicing"
 
 
+MPS: dict[str, Any] = {"devices": ["Share"], "share": {"strategy": "MPS"}}
+BY_MPS = adapter_pb2.ShareSupport(time_slicing=True, mps=True)
+
+
+def test_shares_by_mps_are_offered_where_the_card_has_them_and_a_class_asks() -> None:
+    share, whole = "share-0000-01-00-0-mps", "gpu-0000-01-00-0"
+    assert named(offer([hopper(share_support=BY_MPS)], MPS)) == [share, whole]
+    assert named(offer([hopper(share_support=BY_MPS)], WHOLE)) == [whole]
+    assert named(offer([hopper()], MPS)) == [whole]
+
+
+def test_one_card_is_shared_in_one_way_at_a_time() -> None:
+    found = offer([hopper(share_support=BY_MPS)], MPS, SHARE, ANY_PART)
+    by_name = {each.name: each for each in found.devices}
+    sliced, daemon = by_name["share-0000-01-00-0"], by_name["share-0000-01-00-0-mps"]
+    assert consumption(sliced) == consumption(daemon) == consumption(by_name["gpu-0000-01-00-0"])
+    assert texts(daemon)["sharingStrategy"] == "MPS"
+
+
+def test_a_share_that_is_held_stays_while_nobody_keeps_daemons() -> None:
+    held = "share-0000-01-00-0-mps"
+    found = offer([hopper()], WHOLE, ours=frozenset({held}))
+    assert named(found) == [held, "gpu-0000-01-00-0"]
+    assert consumption(found.devices[0]) == consumption(found.devices[1])
+
+
 def test_what_a_claim_holds_stays_although_no_class_selects_it() -> None:
     held = "mig-0000-01-00-0-2g20gb-14-2"
     assert held in named(offer([hopper()], WHOLE, ours=frozenset({held})))

@@ -59,6 +59,11 @@ _SHARE_FITS_KIND = rule(
     "share is only for classes that have Share in spec.devices",
     fieldPath=".share",
 )
+_INTERVAL_FITS_STRATEGY = rule(
+    "!has(self.interval) || !has(self.strategy) || self.strategy == 'TimeSlicing'",
+    "interval is only for the strategy TimeSlicing",
+    fieldPath=".interval",
+)
 _NAME_PART_FITS = rule(
     "!self.contains('/') || self.substring(self.indexOf('/') + 1).size() <= 63",
     "the part after the slash must have at most 63 characters",
@@ -73,7 +78,7 @@ SHARE = "Share"
 """The kind of device that is a part of a card's memory and time beside other parts."""
 KINDS = (WHOLE, PARTITION, SHARE)
 
-TIME_SLICING = "TimeSlicing"
+TIME_SLICING, MPS = "TimeSlicing", "MPS"
 ENFORCE_DRIVER, ENFORCE_REPORT = "Driver", "Report"
 
 _PROFILE = "^[0-9]+(c[.][0-9]+)?g[.][0-9]+gb([+.-][a-z0-9.+-]+)?$"
@@ -218,8 +223,9 @@ class ShareRequirements(Wire):
     strategy: Annotated[
         str | None,
         doc(
-            "How processes of different shares take turns: TimeSlicing by the driver.",
-            enum=[TIME_SLICING],
+            "How processes of different shares use the card: TimeSlicing lets them take turns, MPS "
+            "lets them work at the same time, on nodes that run MPS daemons.",
+            enum=[TIME_SLICING, MPS],
             default=TIME_SLICING,
         ),
     ] = None
@@ -311,7 +317,7 @@ class GPUClassSpec(Wire):
     ] = None
     share: Annotated[
         ShareRequirements | None,
-        doc("How shares are; for the kind Share."),
+        doc("How shares are; for the kind Share.", x_validations=[_INTERVAL_FITS_STRATEGY]),
     ] = None
     usage: Annotated[Usage | None, doc("Who may use the class, and how much.")] = None
     extended_resource_name: Annotated[
