@@ -8,6 +8,8 @@ on (the maker's library does that with the partition), all else turns it off fir
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpudeck import errors
 from gpudeck.adapter.v1 import adapter_pb2 as pb
 from gpudeck.vendors import contract
@@ -27,26 +29,60 @@ _INTERVALS = {
 def actions(card: contract.CardReading, device: pb.DeviceRequest) -> tuple[contract.Action, ...]:
     """What is to be done before a container can use the device; nothing for who only looks on.
 
+    The claim may hold the device, so shares by MPS that are still known to the card and are
+    of another kind than the device are those of claims that are gone: they leave.
     Raises UnsupportedError for a share of a kind that the card does not offer.
     """
     if device.admin_access:
         return ()
-    if device.HasField("partition"):
-        return (making(device.partition),)
     steps: list[contract.Action] = []
+    if card.mps_shares and not _is_mps(device):
+        steps.append(contract.LeaveMps())
+    if device.HasField("partition"):
+        return (*steps, making(device.partition))
     if card.mode is contract.PartitioningMode.ENABLED and card.dynamic:
         steps.append(contract.SetPartitioning(enabled=False))
     if device.HasField("share"):
-        steps += _sharing(card, share(device.share))
+        steps += _sharing(card, device)
     return tuple(steps)
 
 
-def _sharing(card: contract.CardReading, wanted: contract.Share) -> list[contract.Action]:
+def undoing(device: pb.DeviceRequest) -> contract.Action | None:
+    """What gives the device back; None where nothing was made for it."""
+    if device.admin_access:
+        return None
+    if device.HasField("partition"):
+        return removing(device.partition)
+    return contract.LeaveMps(share_id=_share_id(device)) if _is_mps(device) else None
+
+
+def check(devices: Sequence[pb.DeviceRequest]) -> None:
+    """Raise UnsupportedError for devices that no container could use together."""
+    shares = [device.name for device in devices if _is_mps(device) and not device.admin_access]
+    if len(shares) > 1:
+        raise errors.UnsupportedError(
+            f"the claim holds {len(shares)} shares by MPS ({', '.join(shares)}); allowed: one, "
+            "for a process finds one MPS daemon.",
+            reason="SharingUnsupported",
+        )
+
+
+def _is_mps(device: pb.DeviceRequest) -> bool:
+    return bool(device.HasField("share") and device.share.strategy == pb.SHARING_STRATEGY_MPS)
+
+
+def _share_id(device: pb.DeviceRequest) -> str:
+    return device.share.share_id or device.name
+
+
+def _sharing(card: contract.CardReading, device: pb.DeviceRequest) -> list[contract.Action]:
+    wanted = share(device.share)
     if wanted.strategy is contract.SharingStrategy.MPS:
         if card.share_support.mps:
-            return [contract.SetExclusive(enabled=True)]
+            return [contract.JoinMps(share_id=_share_id(device))]
         raise errors.UnsupportedError(
-            f"{card.address}: the card is not shared by MPS here; ask for TimeSlicing.",
+            f"{card.address}: the card is not shared by MPS now; ask for TimeSlicing, or have "
+            "MPS enabled on the node.",
             reason="SharingUnsupported",
         )
     # An interval tunes; a card without it is shared all the same.

@@ -28,7 +28,10 @@ Act = Callable[[str, contract.Action], Awaitable[contract.Partition | None]]
 Inventory = Callable[[], records.Inventory]
 """The inventory of now."""
 
-_Change = tuple[str, contract.RemovePartition]
+_Change = tuple[str, contract.Action]
+
+_PENDING_SECONDS, _LOOK_SECONDS = 6.0, 0.05
+"""How long what was begun may take until it is there (below the plugin's deadline of a call)."""
 
 
 class _Claim(msgspec.Struct):
@@ -39,6 +42,8 @@ class _Claim(msgspec.Struct):
     made: list[_Change] = msgspec.field(default_factory=list)
     """How to remove what was made for this request, in the order of the making."""
     answer: pb.PreparedClaim | None = None
+    pending: str = ""
+    """What the claim waits for; set where there is no answer yet."""
 
     def fail(self, error: errors.GpudeckError) -> None:
         self.answer = pb.PreparedClaim(uid=self.asked.claim.uid, error=wire.error(error))
@@ -60,8 +65,7 @@ class Preparing:
         async with self._turn if self._changes(request) else contextlib.nullcontext():
             for claim in claims:
                 await self._make_ready(claim)
-            ready = [claim for claim in claims if claim.answer is None]
-            await asyncio.to_thread(self._describe, ready, request.hook_path)
+            await self._describe_all(claims, request.hook_path)
             for claim in claims:
                 if claim.answer is not None and claim.answer.HasField("error"):
                     await self._undo(claim)
@@ -69,7 +73,7 @@ class Preparing:
         return pb.PrepareResponse(claims=answers)
 
     async def unprepare(self, request: pb.UnprepareRequest) -> pb.UnprepareResponse:
-        """Remove the partitions of each claim; all else leaves nothing behind."""
+        """Undo what was made for each claim: partitions, and the use of an MPS daemon."""
         return pb.UnprepareResponse(
             claims=[await self._unprepare_claim(each) for each in request.claims]
         )
@@ -87,6 +91,7 @@ class Preparing:
 
     async def _make_ready(self, claim: _Claim) -> None:
         try:
+            planning.check(claim.asked.devices)
             for device in claim.asked.devices:
                 claim.uses.append(await self._use(claim, device))
         except errors.GpudeckError as error:
@@ -94,12 +99,12 @@ class Preparing:
 
     async def _use(self, claim: _Claim, device: pb.DeviceRequest) -> contract.Use:
         card = self._reading(device.pci_address)
-        is_there = planning.find(card, device.partition) is not None
         partition: contract.Partition | None = None
         for action in planning.actions(card, device):
-            if isinstance(action, contract.MakePartition) and not is_there:
+            undoing = planning.undoing(device)
+            if undoing is not None and _is_new(card, action):
                 # Noted before: a failure of which nobody knows how far it came is undone too.
-                claim.made.append((card.address, planning.removing(device.partition)))
+                claim.made.append((card.address, undoing))
             partition = await self._do(card.address, action)
         if device.HasField("partition") and partition is None:
             partition = _existing(card, device.partition)
@@ -123,6 +128,9 @@ class Preparing:
         """In a thread, for the vendor reads files of the node."""
         version = self._inventory().driver.version
         for claim in claims:
+            claim.pending = " ".join(filter(None, map(self._vendor.pending, claim.uses)))
+            if claim.pending:
+                continue
             try:
                 given = self._vendor.inject(claim.uses, driver_version=version, hook_path=hook_path)
             except errors.GpudeckError as error:
@@ -133,6 +141,21 @@ class Preparing:
                     shared=self._shared.edits(given.shared),
                     devices=_devices(claim, given.uses),
                 )
+
+    async def _describe_all(self, claims: Sequence[_Claim], hook_path: str) -> None:
+        """Answer every claim that has no answer, when what was begun for it is there."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + _PENDING_SECONDS
+        waiting = [claim for claim in claims if claim.answer is None]
+        while waiting:
+            await asyncio.to_thread(self._describe, waiting, hook_path)
+            waiting = [claim for claim in waiting if claim.answer is None]
+            if waiting and loop.time() > ends:
+                for claim in waiting:
+                    claim.fail(errors.UnavailableError(claim.pending, reason="CardNotReady"))
+                return
+            if waiting:
+                await asyncio.sleep(_LOOK_SECONDS)
 
     async def _undo(self, claim: _Claim) -> None:
         """Remove what this request made for the claim; what was there before stays."""
@@ -147,13 +170,12 @@ class Preparing:
     async def _unprepare_claim(self, claim: pb.ClaimRequest) -> pb.UnpreparedClaim:
         failed: errors.GpudeckError | None = None
         for device in claim.devices:
-            if not device.HasField("partition") or device.admin_access:
-                continue
-            if not self._is_served(device.pci_address):
+            undoing = planning.undoing(device)
+            if undoing is None or not self._is_served(device.pci_address):
                 continue  # What the driver made goes with the driver.
             try:
                 async with self._turn:
-                    await self._act(device.pci_address, planning.removing(device.partition))
+                    await self._act(device.pci_address, undoing)
             except errors.GpudeckError as error:
                 failed = failed or error
         why = wire.error(failed) if failed is not None else None
@@ -179,6 +201,19 @@ class Preparing:
             f"{address}: there is no such card on the node; there are: {known}.",
             reason="CardNotFound",
         )
+
+
+def _is_new(card: contract.CardReading, action: contract.Action) -> bool:
+    """Whether the action makes what was not there when the card was read."""
+    match action:
+        case contract.MakePartition(profile_id=profile_id, placement=place):
+            return not any(
+                (each.profile_id, each.start, each.size) == (profile_id, place.start, place.size)
+                for each in card.partitions
+            )
+        case contract.JoinMps(share_id=share_id):
+            return share_id not in card.mps_shares
+    return False
 
 
 def _existing(card: contract.CardReading, wanted: pb.PartitionRequest) -> contract.Partition:

@@ -19,7 +19,7 @@ import grpc
 from grpc import aio
 
 from gpudeck import errors, logs
-from gpudeck.adapter import metrics, preparing, wire
+from gpudeck.adapter import metrics, planning, preparing, wire
 from gpudeck.adapter.v1 import adapter_pb2 as pb
 from gpudeck.adapter.v1 import adapter_pb2_grpc
 from gpudeck.vendors import contract, records
@@ -105,7 +105,8 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
     async def Unprepare(  # noqa: N802
         self, request: pb.UnprepareRequest, context: Context
     ) -> pb.UnprepareResponse:
-        if any(device.HasField("partition") for each in request.claims for device in each.devices):
+        devices = [device for each in request.claims for device in each.devices]
+        if any(planning.undoing(device) is not None for device in devices):
             await self._need_inventory(context)
         with metrics.call_seconds.labels("unprepare").time():
             return await self._preparing.unprepare(request)

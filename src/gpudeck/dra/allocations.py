@@ -52,10 +52,15 @@ class HeldDevice(Wire):
         return f"{self.name}-{self.share_id}" if self.share_id else self.name
 
     @property
-    def is_partition(self) -> bool:
-        """Whether something has to be made for the claim, and removed after it."""
+    def is_made(self) -> bool:
+        """Whether the adapter makes something for the claim, and has to undo it afterwards.
+
+        A partition, or the use of a card's MPS daemon.
+        """
         named = names.parse_device(self.name)
-        return named is not None and named.profile_id is not None and not self.admin_access
+        if named is None or self.admin_access:
+            return False
+        return named.profile_id is not None or named.mps
 
     def excludes(self, other: HeldDevice) -> bool:
         """Whether two claims must not hold the devices at the same time."""

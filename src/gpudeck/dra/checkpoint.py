@@ -50,7 +50,7 @@ class State(enum.StrEnum):
     RECOVERED = "Recovered"
     """Found after the checkpoint was lost: holds its devices, is prepared anew when asked for."""
     RELEASED = "Released"
-    """Given back, but what was made for it (a partition) is still to be removed."""
+    """Given back, but what was made for it (a partition, say) is still there."""
 
 
 class Given(Wire):
@@ -93,12 +93,12 @@ class Entry(Wire):
         return f"{self.namespace}/{self.name}" if self.name else "of unknown name"
 
     @property
-    def has_partition(self) -> bool:
+    def holds_made(self) -> bool:
         """Whether something was or is to be made for the claim."""
-        return any(device.is_partition for device in self.devices)
+        return any(device.is_made for device in self.devices)
 
     def released(self) -> Entry:
-        """The entry of a claim that is given back while its partitions are still there."""
+        """The entry of a claim that is given back while what was made for it is still there."""
         return msgspec.structs.replace(
             self, state=State.RELEASED, spec=None, driver_version=None, metadata=None
         )

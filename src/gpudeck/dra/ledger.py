@@ -143,7 +143,7 @@ class Ledger:
     async def clean(self) -> None:
         """Undo what a killed plugin left half done, at the start.
 
-        Only a partition needs the adapter for that: its entry stays as Released until the
+        Only what was made needs the adapter for that: the entry stays as Released until the
         adapter has removed it, so this works while the adapter is away.
         """
         async with self.opened() as content:
@@ -154,7 +154,7 @@ class Ledger:
             ]
             for uid in started:
                 entry = content.claims[uid]
-                if entry.has_partition:
+                if entry.holds_made:
                     content.claims[uid] = entry.released()
                 else:
                     content.forget(uid)

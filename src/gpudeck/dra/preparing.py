@@ -7,7 +7,8 @@ has changed since, because the files that it names are gone then. Another claim 
 object from the API, free devices and the adapter's edits; then, in this order:
 PrepareStarted in the checkpoint, the adapter, the CDI specs, PrepareCompleted. So a kill at
 any point leaves a state from which the next call, or `ledger.clean`, goes on. Unprepare
-works backwards and needs neither: what the adapter made (a partition) and cannot remove now
+works backwards and needs neither: what the adapter made (a partition,
+the use of an MPS daemon) and cannot undo now
 stays in the checkpoint as Released, until `release` has had it removed. What concerns one
 claim is its own error; others go on.
 """
@@ -119,7 +120,7 @@ class Preparer:
             parts = [
                 each
                 for each in done
-                if (entry := content.claims.get(each.uid)) is not None and entry.has_partition
+                if (entry := content.claims.get(each.uid)) is not None and entry.holds_made
             ]
             late = await self._remove(content, parts)
             await ledger.whole(self._forget, content, [each.uid for each in done], late)
@@ -152,7 +153,7 @@ class Preparer:
         ]
 
     async def _remove(self, content: Content, claims: Sequence[Reference]) -> set[str]:
-        """Have the partitions of claims removed; the UIDs of those that are still to be."""
+        """Have what was made for claims undone; the UIDs of those of which it is still to be."""
         if not claims:
             return set()
         asked = [(claim, content.claims[claim.uid].devices) for claim in claims]
@@ -164,11 +165,11 @@ class Preparer:
         try:
             answer = await self._adapter.unprepare(request)
         except UnavailableError as error:
-            log.warning("Cannot remove partitions now", error=error)
+            log.warning("Cannot undo what was made now", error=error)
             return {claim.uid for claim in claims}
         late = [each for each in answer.claims if each.HasField("error")]
         for each in late:
-            log.warning("A partition cannot be removed yet", uid=each.uid, why=each.error.message)
+            log.warning("What was made cannot be undone yet", uid=each.uid, why=each.error.message)
         return {each.uid for each in late}
 
     async def _fetch(self, claims: Sequence[Reference]) -> dict[str, Fetched]:
@@ -265,7 +266,7 @@ class Preparer:
         # By name: what was found after the checkpoint was lost has little else.
         if (
             before is not None
-            and before.has_partition
+            and before.holds_made
             and _names(before.devices) != _names(devices)
         ):
             raise UnavailableError(
@@ -288,8 +289,8 @@ class Preparer:
     async def _finish(self, content: Content, fresh: Sequence[Fresh]) -> dict[str, Outcome]:
         """Have the adapter prepare, write the specs, and only then complete the entries."""
         request = self._request(fresh)
-        if any(device.is_partition for each in fresh for device in each.devices):
-            # The entry is what tells after a kill that a partition is ours.
+        if any(device.is_made for each in fresh for device in each.devices):
+            # The entry is what tells after a kill that what was made is ours.
             await ledger.whole(self._ledger.write, content)
             written = None
         else:
@@ -337,7 +338,7 @@ class Preparer:
         is_refused = answer is not None and answer.HasField("error")
         if fresh.before is not None:
             content.claims[uid] = fresh.before
-        elif is_refused or not content.claims[uid].has_partition:
+        elif is_refused or not content.claims[uid].holds_made:
             # An adapter that refuses has made nothing, or has undone it.
             content.forget(uid)
         else:
@@ -415,7 +416,7 @@ class Preparer:
         entries = [
             (claim, entry)
             for claim in claims
-            if (entry := known.claims.get(claim.uid)) is not None and not entry.has_partition
+            if (entry := known.claims.get(claim.uid)) is not None and not entry.holds_made
         ]
         if not entries or not self._adapter.is_connected:
             return {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 from pathlib import Path, PurePath
 
@@ -68,6 +69,26 @@ def remove(path: Path) -> bool:
     except OSError as error:
         raise translated(error, path) from error
     return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds a lock file of `locks` now; False where there is none.
+
+    Takes the lock for a moment if nobody does, which those who wait for it sit out.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise translated(error, path) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def remove_leftovers(folder: Path) -> int:

@@ -119,6 +119,7 @@ class ShareSupport(Value, frozen=True):
     time_slicing: bool = False
     """The driver takes a time-slice interval for the card."""
     mps: bool = False
+    """Daemons are kept on the node, and the card can be shared by one."""
     memory_limits: bool = False
     """The driver keeps a container to an amount of memory; found out by asking the card."""
     memory_limits_message: str = ""
@@ -145,6 +146,8 @@ class CardReading(Value, frozen=True):
     """The mode changes without a reset of the card, so that partitions are made on demand."""
     partitions: tuple[Partition, ...] = ()
     share_support: ShareSupport = ShareSupport()
+    mps_shares: tuple[str, ...] = ()
+    """Ids of the shares that joined the card's MPS daemon and have not left it."""
     faults: tuple[Fault, ...] = ()
     """What is wrong now. A query the card does not support is no fault (case-08)."""
     recovery: Recovery = Recovery.UNKNOWN
@@ -285,13 +288,25 @@ class SetTimeSlice(Value, frozen=True, tag="SetTimeSlice"):
     interval: TimeSlice
 
 
-class SetExclusive(Value, frozen=True, tag="SetExclusive"):
-    """Admit one process at a time (for MPS, whose daemon is that one), or any number."""
+class JoinMps(Value, frozen=True, tag="JoinMps"):
+    """Have an MPS daemon for a share; success when the share has joined already.
 
-    enabled: bool
+    Does not wait for the daemon: `Vendor.pending` tells when it is there.
+    """
+
+    share_id: str
 
 
-Action: TypeAlias = MakePartition | RemovePartition | SetPartitioning | SetTimeSlice | SetExclusive
+class LeaveMps(Value, frozen=True, tag="LeaveMps"):
+    """End a share's use of the card's MPS daemon; the last one ends the daemon."""
+
+    share_id: str = ""
+    """Empty: all shares leave."""
+
+
+Action: TypeAlias = (
+    MakePartition | RemovePartition | SetPartitioning | SetTimeSlice | JoinMps | LeaveMps
+)
 """What a claim may need done to a card before a container can use it."""
 
 
@@ -358,6 +373,12 @@ class Vendor(Protocol):
 
     def sites(self) -> Sequence[Site]:
         """List the maker's cards on the PCI bus, by address. One bad device never hides another."""
+
+    def pending(self, use: Use) -> str:
+        """Say what is missing before a container can use a card, in one sentence; "" for nothing.
+
+        Asked after the actions for the use have succeeded, and again while it is something.
+        """
 
     def inject(self, uses: Sequence[Use], *, driver_version: str, hook_path: str) -> Injection:
         """Say what containers need to use cards and parts of them. Changes nothing, is repeatable.

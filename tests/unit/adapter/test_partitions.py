@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from grpc import aio
+from tests.support import expect
 
 from gpudeck.adapter import main
 from gpudeck.adapter.settings import Settings
@@ -226,6 +227,83 @@ async def test_mps_is_refused_where_the_card_does_not_offer_it(tmp_path: Path) -
     async with serving(tmp_path) as served:
         (refused,) = await served.prepare(claim("u", share(strategy=pb.SHARING_STRATEGY_MPS)))
         assert (refused.error.reason, refused.error.retryable) == ("SharingUnsupported", False)
+
+
+def by_mps(served: Served, *names: str) -> list[pb.DeviceRequest]:
+    """Shares of a card that offers MPS."""
+    support = contract.ShareSupport(time_slicing=True, mps=True)
+    served.bench.change_reading(0, share_support=support)
+    return [
+        pb.DeviceRequest(
+            name=name,
+            pci_address=FIRST,
+            share=pb.ShareRequest(share_id=name, strategy=pb.SHARING_STRATEGY_MPS),
+        )
+        for name in names
+    ]
+
+
+async def mps_is_known(served: Served) -> None:
+    """Wait until the adapter has read that the card offers MPS."""
+
+    async def is_known() -> bool:
+        return (await served.snapshot()).cards[0].share_support.mps
+
+    await expect.eventually(is_known, True)
+
+
+async def test_shares_join_at_prepare_and_leave_at_unprepare(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        first, second = by_mps(served, "a", "b")
+        await mps_is_known(served)
+        for device in (first, second, first):
+            (given,) = await served.prepare(claim(device.name, device))
+            assert not given.HasField("error")
+        assert served.reading().mps_shares == ("a", "b")
+        for _ in range(2):
+            (gone,) = await served.unprepare(claim("a", first))
+            assert not gone.HasField("error")
+            assert served.reading().mps_shares == ("b",)
+        await served.unprepare(claim("b", second))
+        assert served.reading().mps_shares == ()
+
+
+async def test_a_claim_that_fails_takes_its_share_back_and_keeps_what_it_had(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as served:
+        first, second = by_mps(served, "a", "b")
+        await mps_is_known(served)
+        await served.prepare(claim("a", first))
+        nowhere = whole("0000:99:00.0")
+        for uid, device in (("a", first), ("b", second)):
+            (fails,) = await served.prepare(claim(uid, device, nowhere))
+            assert fails.error.reason == "CardNotFound"
+            assert served.reading().mps_shares == ("a",)
+
+
+async def test_shares_of_claims_that_are_gone_leave_before_the_card_is_used_otherwise(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as served:
+        (left,) = by_mps(served, "a")
+        await mps_is_known(served)
+        for device in (whole(), share(), part(0)):
+            await served.prepare(claim("a", left))
+            assert served.reading().mps_shares == ("a",)
+            (given,) = await served.prepare(claim("u", device))
+            assert not given.HasField("error")
+            assert served.reading().mps_shares == ()
+            await served.unprepare(claim("u", device))
+
+
+async def test_one_claim_has_one_share_by_mps(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        both = by_mps(served, "a", "b")
+        await mps_is_known(served)
+        (refused,) = await served.prepare(claim("u", *both))
+        assert "2 shares by MPS (a, b); allowed: one" in refused.error.message
+        assert served.reading().mps_shares == ()
 
 
 async def test_an_interval_that_the_card_does_not_know_fails_no_claim(tmp_path: Path) -> None:

@@ -96,6 +96,20 @@ def test_what_excludes_what_on_a_card(
     assert (mine.excludes(theirs), theirs.excludes(mine)) == (excludes, excludes)
 
 
+@pytest.mark.parametrize(
+    ("device", "is_made"),
+    [
+        (held(CARD), False),
+        (held(SHARE, share_id="a"), False),
+        (held(f"{SHARE}-mps", share_id="a"), True),
+        (held(SMALL, 1), True),
+        (held(SMALL, 1, admin_access=True), False),
+    ],
+)
+def test_what_the_adapter_has_to_undo(device: allocations.HeldDevice, is_made: bool) -> None:
+    assert device.is_made is is_made
+
+
 def test_two_shares_of_one_device_in_one_claim_have_keys_of_their_own() -> None:
     found = allocations.devices(
         claim(result(device=SHARE, shareID="a"), result(device=SHARE, shareID="b")), CLAIM, "n"

@@ -19,6 +19,7 @@ from gpudeck.host import pci
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
 from gpudeck.vendors.nvidia import capabilities, files, sharing
+from gpudeck.vendors.nvidia.mps import clients
 
 log = logs.get(__name__)
 
@@ -64,6 +65,10 @@ class NvidiaVendor:
             if device.class_code >> 8 in _CLASSES and not device.is_virtual_function
         ]
 
+    def pending(self, use: contract.Use) -> str:
+        """`Vendor.pending`."""
+        return clients.pending(self._root, use)
+
     def inject(
         self, uses: Sequence[contract.Use], *, driver_version: str, hook_path: str
     ) -> contract.Injection:
@@ -80,10 +85,7 @@ class NvidiaVendor:
         look = self._root.look()
         return contract.Injection(
             shared=self._shared(look, driver_version, hook_path),
-            uses=tuple(
-                sharing.edits(look, use, self._use(look, use, hook_path), hook_path=hook_path)
-                for use in uses
-            ),
+            uses=tuple(clients.edits(look, use, self._edits(look, use, hook_path)) for use in uses),
         )
 
     def _shared(self, look: host.Root, version: str, hook_path: str) -> contract.Edits:
@@ -119,6 +121,10 @@ class NvidiaVendor:
             mounts=tuple(sorted(mounts, key=lambda mount: mount.container_path)),
             hooks=tuple(hooks),
         )
+
+    def _edits(self, look: host.Root, use: contract.Use, hook_path: str) -> contract.UseEdits:
+        of_card = self._use(look, use, hook_path)
+        return sharing.edits(look, use, of_card, hook_path=hook_path)
 
     def _use(self, look: host.Root, use: contract.Use, hook_path: str) -> contract.Edits:
         card = use.card

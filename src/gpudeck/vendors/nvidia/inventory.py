@@ -13,8 +13,10 @@ from typing import Any
 import pynvml
 
 from gpudeck.devices.identities import PciAddress
+from gpudeck.host import root as host
 from gpudeck.vendors import contract
 from gpudeck.vendors.nvidia import mig, slicing
+from gpudeck.vendors.nvidia.mps import places
 from gpudeck.vendors.nvidia.nvml import Nvml
 
 Handle = Any
@@ -37,8 +39,9 @@ _ARCHITECTURES = {
 class Inventory:
     """Reads cards; remembers what of them cannot change."""
 
-    def __init__(self, nvml: Nvml) -> None:
+    def __init__(self, nvml: Nvml, root: host.Root) -> None:
         self._nvml = nvml
+        self._root = root
         self._profiles: dict[str, mig.Profiles] = {}
 
     def handle(self, address: str) -> Handle:
@@ -71,7 +74,8 @@ class Inventory:
             profiles=profiles,
             mode=mig.mode(mode[0] if mode is not None else None),
             dynamic=mode is not None and mig.is_dynamic(nvml, handle, capability),
-            share_support=slicing.support(nvml, handle, capability),
+            share_support=slicing.support(nvml, handle, self._root, capability),
+            mps_shares=places.Card(self._root, address).shares(),
             partitions=mig.read_partitions(nvml, handle, profiles) if enabled else (),
         )
 

@@ -20,6 +20,7 @@ from gpudeck import errors, logs
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
 from gpudeck.vendors.nvidia import checks, instances, inventory, slicing, xids
+from gpudeck.vendors.nvidia.mps import joining
 from gpudeck.vendors.nvidia.nvml import Nvml, QueryError
 
 log = logs.get(__name__)
@@ -45,7 +46,7 @@ class NvmlLibrary:
     def __init__(self, settings: contract.VendorSettings, progress: contract.Progress) -> None:
         self._root = host.Root(settings.host_root, on_node=settings.host_root_on_node)
         self._nvml = Nvml(self._root, progress)
-        self._inventory = inventory.Inventory(self._nvml)
+        self._inventory = inventory.Inventory(self._nvml, self._root)
         self._set: Any = None
         self._old_sets: list[Any] = []
         self._monitored: dict[str, Any] = {}
@@ -84,6 +85,9 @@ class NvmlLibrary:
         except QueryError as error:
             if error.reason in _GONE and isinstance(action, contract.RemovePartition):
                 return None  # A card that has to start anew has no partitions then.
+            if error.reason in _GONE and isinstance(action, contract.LeaveMps):
+                joining.forget(self._root, address, action.share_id)
+                return None
             raise _card_error(address, error) from error
 
     def _act(
@@ -99,11 +103,10 @@ class NvmlLibrary:
                 partitioning.set_mode(action.enabled)
             case contract.SetTimeSlice():
                 slicing.set_time_slice(self._nvml, self._root, card.uuid, action.interval)
-            case _:
-                raise errors.UnsupportedError(
-                    f"{card.address}: {type(action).__name__} is not offered for this card.",
-                    reason="ActionUnsupported",
-                )
+            case contract.JoinMps():
+                joining.join(self._nvml, handle, self._root, card, action.share_id)
+            case contract.LeaveMps():
+                joining.leave(self._nvml, handle, self._root, card.address, action.share_id)
         return None
 
     def wait(self, seconds: float) -> Sequence[contract.CardEvent]:

@@ -15,6 +15,7 @@ from gpudeck import errors
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
 from gpudeck.vendors.nvidia import limits, paths
+from gpudeck.vendors.nvidia.mps import joining
 from gpudeck.vendors.nvidia.nvml import Nvml
 
 _PROGRAM = "nvidia-smi"
@@ -28,11 +29,14 @@ _NUMBERS = {
 }
 
 
-def support(nvml: Nvml, handle: Any, capability: tuple[int, int] | None) -> contract.ShareSupport:
+def support(
+    nvml: Nvml, handle: Any, root: host.Root, capability: tuple[int, int] | None
+) -> contract.ShareSupport:
     """What the card offers to shares. Raises QueryError for a card that fails."""
     why_not = limits.probe(nvml, handle, host.Root())
     return contract.ShareSupport(
         time_slicing=capability is not None and tuple(capability) >= _TIME_SLICES_SINCE,
+        mps=joining.is_offered(nvml, handle, root, capability),
         memory_limits=not why_not,
         memory_limits_message=why_not,
     )

@@ -30,6 +30,10 @@ class SimulatedVendor:
             (card.site for card in self._bench.read().cards), key=lambda site: site.address
         )
 
+    def pending(self, use: contract.Use) -> str:
+        """`Vendor.pending`."""
+        return ""
+
     def inject(
         self, uses: Sequence[contract.Use], *, driver_version: str, hook_path: str
     ) -> contract.Injection:
@@ -83,7 +87,7 @@ class SimulatedLibrary:
             self._answering(address)
         except errors.GpudeckError as error:
             is_gone = error.reason in ("GpuLost", "CardNotInDriver")
-            if is_gone and isinstance(action, contract.RemovePartition):
+            if is_gone and isinstance(action, contract.RemovePartition | contract.LeaveMps):
                 return None
             raise
         with self._bench.locked():

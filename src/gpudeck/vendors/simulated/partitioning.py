@@ -27,8 +27,12 @@ def act(card: machine.Card, action: contract.Action) -> Outcome:
             return _set_mode(card, enabled=action.enabled), None
         case contract.SetTimeSlice() if card.reading.share_support.time_slicing:
             return card, None
-        case contract.SetExclusive() if card.reading.share_support.mps:
-            return card, None
+        case contract.JoinMps(share_id=share_id) if card.reading.share_support.mps:
+            joined = {*card.reading.mps_shares, share_id}
+            return _with(card, mps_shares=tuple(sorted(joined))), None
+        case contract.LeaveMps(share_id=share_id):
+            staying = [each for each in card.reading.mps_shares if share_id not in ("", each)]
+            return _with(card, mps_shares=tuple(staying)), None
     text = f"{card.site.address}: {type(action).__name__} is not offered for this card."
     raise errors.UnsupportedError(text, reason="ActionUnsupported")
 

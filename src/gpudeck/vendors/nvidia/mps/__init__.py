@@ -9,7 +9,8 @@ places      the files: which shares want a daemon, which daemon serves
 confining   becomes the daemon: the node's root, the card's /dev/shm, ends with its parent
 control     starts the daemon of a card, and gives it commands
 daemons     keeps the daemons that are wanted
-joining     the adapter's half: shares come and go, containers are told where to look
+joining     in the library process: shares come to a card and leave it
+clients     in the adapter: what containers are given, and whether the daemon is there
 settings    of `gpudeck mps-control`
 main        the process
 """

@@ -20,7 +20,6 @@ from gpudeck.host import root as host
 from gpudeck.vendors.nvidia import paths
 from gpudeck.vendors.nvidia.mps import confining, places
 
-PROGRAM = "nvidia-cuda-mps-control"
 _START = "from gpudeck.vendors.nvidia.mps import confining; confining.main()"
 _SHM = "/dev/shm"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin"
@@ -69,7 +68,7 @@ class Control:
         if done.status != 0:
             said = (done.error_output or done.output).decode(errors="replace").strip()
             raise errors.UnavailableError(
-                f"{card.address}: {said or f'{PROGRAM} ended with {done.status}'}",
+                f"{card.address}: {said or f'{places.PROGRAM} ended with {done.status}'}",
                 reason="MpsDaemonSilent",
             )
         return done.output.decode(errors="replace").strip()
@@ -100,9 +99,11 @@ class Control:
         }
 
     def _order(self, environment: dict[str, str], *options: str) -> confining.Order:
-        program = paths.find_program(self._root, PROGRAM)
+        program = paths.find_program(self._root, places.PROGRAM)
         if program is None:
-            raise errors.NotFoundError(f"the node has no {PROGRAM}", reason="MpsNotInstalled")
+            raise errors.NotFoundError(
+                f"the node has no {places.PROGRAM}", reason="MpsNotInstalled"
+            )
         return confining.Order(
             parent=os.getpid(),
             root=str(self._root.path),

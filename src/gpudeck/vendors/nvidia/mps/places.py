@@ -16,9 +16,10 @@ import msgspec
 
 from gpudeck import errors
 from gpudeck.devices.identities import PciAddress
-from gpudeck.host import locks
+from gpudeck.host import files
 from gpudeck.host import root as host
 
+PROGRAM = "nvidia-cuda-mps-control"
 FOLDER = "/run/gpudeck/mps"
 _LOCK = f"{FOLDER}/lock"
 _SHARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,251}", re.ASCII)
@@ -124,4 +125,4 @@ def lock(root: host.Root) -> Path:
 
 def is_served(root: host.Root) -> bool:
     """Whether mps-control runs on the node."""
-    return locks.is_held(root.real(_LOCK))
+    return files.is_locked(root.real(_LOCK))
