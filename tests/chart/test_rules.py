@@ -24,6 +24,7 @@ PROCESSES = {
     "node-agent": "gpudeck.agent.settings",
     "dra-plugin": "gpudeck.dra.settings",
     "adapter": "gpudeck.adapter.settings",
+    "mps-control": "gpudeck.vendors.nvidia.mps.settings",
 }
 
 

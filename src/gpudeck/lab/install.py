@@ -55,6 +55,7 @@ def lab_values(lab: Lab, product: str) -> list[str]:
         f"image.repository={repository}",
         f"image.tag={tag}",
         f"hostRoot={lab.host_root}",
+        "nvidiaMps.enabled=true",
     ]
 
 

@@ -64,6 +64,7 @@ def test_the_lab_names_its_image_and_its_host_root() -> None:
         "image.repository=registry.lab/gpudeck",
         "image.tag=12ab",
         "hostRoot=/",
+        "nvidiaMps.enabled=true",
     ]
 
 
