@@ -242,8 +242,7 @@ async def test_without_mps_control_shares_wait_and_say_why_and_end_all_the_same(
         refused = await prepare(stub, one)
         assert refused.error.retryable
         assert refused.error.message == (
-            "No gpudeck mps-control runs on the node; "
-            "see the DaemonSet nvidia-mps-control-daemon."
+            "No gpudeck mps-control runs on the node; see the DaemonSet nvidia-mps-control-daemon."
         )
         assert await unprepare(stub, one) == ""
         assert await world.mode() == 0

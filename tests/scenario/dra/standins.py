@@ -88,6 +88,8 @@ class Adapter:
         """UIDs of the claims that are prepared now."""
         self.partitions: set[tuple[str, int, int]] = set()
         """PCI address, start and size of each partition that there is now."""
+        self.daemon_shares: set[str] = set()
+        """Ids of the shares that use an MPS daemon now."""
         self.is_stubborn = False
         """Whether no partition can be removed."""
         self.has_edits = True
@@ -173,6 +175,7 @@ class Adapter:
                 )
         self.prepared.add(request.claim.uid)
         self.partitions |= _partitions(request)
+        self.daemon_shares |= _daemon_shares(request)
         hook = adapter_pb2.Hook(hook_name="createContainer", path=hook_path, args=["hook"])
         return adapter_pb2.PreparedClaim(
             uid=request.claim.uid,
@@ -198,6 +201,7 @@ class Adapter:
             return adapter_pb2.UnpreparedClaim(uid=request.claim.uid, error=error)
         self.prepared.discard(request.claim.uid)
         self.partitions -= gone
+        self.daemon_shares -= _daemon_shares(request)
         return adapter_pb2.UnpreparedClaim(uid=request.claim.uid)
 
 
@@ -206,6 +210,14 @@ def _partitions(request: adapter_pb2.ClaimRequest) -> set[tuple[str, int, int]]:
         (each.pci_address, each.partition.placement.start, each.partition.placement.size)
         for each in request.devices
         if each.HasField("partition") and not each.admin_access
+    }
+
+
+def _daemon_shares(request: adapter_pb2.ClaimRequest) -> set[str]:
+    return {
+        each.share.share_id
+        for each in request.devices
+        if each.share.strategy == adapter_pb2.SHARING_STRATEGY_MPS and not each.admin_access
     }
 
 

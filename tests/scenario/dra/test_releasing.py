@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import partition, partitionable
@@ -49,6 +51,22 @@ async def test_a_claim_is_given_back_without_the_adapter_and_its_partition_goes_
     await parts.adapter.start()
     await parts.until(lambda: parts.states() == {})
     assert parts.adapter.partitions == set()
+
+
+async def test_a_share_leaves_its_mps_daemon_later_where_the_adapter_is_away(
+    parts: World,
+) -> None:
+    share = str(uuid.uuid4())
+    claim = parts.claim("c", 1, device="share-0000-11-00-0-mps", shareID=share)
+    assert (await parts.kubelet.prepare(claim))["uid-c"].error == ""
+    assert parts.adapter.daemon_shares == {share}
+    await parts.adapter.stop()
+    assert await parts.kubelet.unprepare(claim) == {"uid-c": ""}
+    assert parts.states() == {"c": "Released"}
+    await parts.restart()
+    await parts.adapter.start()
+    await parts.until(lambda: parts.states() == {})
+    assert parts.adapter.daemon_shares == set()
 
 
 async def test_what_is_to_be_removed_outlives_the_plugin(parts: World) -> None:
