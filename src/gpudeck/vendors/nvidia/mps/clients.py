@@ -34,7 +34,9 @@ def pending(root: host.Root, use: contract.Use) -> str:
             return "The card's MPS daemon is still ending."
         return ""
     if not is_served:
-        return "No gpudeck mps-control runs on the node; see the DaemonSet nvidia-mps-control-daemon."
+        return (
+            "No gpudeck mps-control runs on the node; see the DaemonSet nvidia-mps-control-daemon."
+        )
     if state is None:
         return "The MPS daemon is not started yet."
     return "" if state.ready else state.message
