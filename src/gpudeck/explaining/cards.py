@@ -276,13 +276,14 @@ def _hold(
 
 def _part(result: AllocatedDevice, card: Card) -> str:
     """What of the card a result is: a profile, an amount of memory, "" for all of it."""
+    named = names.parse_device(result.device) if result.driver == labels.DRIVER else None
     for name, amount in (result.consumed_capacity or {}).items():
         if name.rpartition("/")[2] == attributes.MEMORY:
-            return quantities.short(quantities.parse(amount))
+            by = " by MPS" if named is not None and named.mps else ""
+            return quantities.short(quantities.parse(amount)) + by
     device = next((each for each in card.parts if each.name == result.device), None)
     if device is not None:
         return _text(device, result.driver, attributes.PROFILE)
-    named = names.parse_device(result.device) if result.driver == labels.DRIVER else None
     return named.type if named is not None and named.type != attributes.TYPE_GPU else ""
 
 

@@ -103,6 +103,7 @@ CLASSES = [
         partition={"profiles": ["1g.10gb"]},
     ),
     *classes("shared", "nvidia.com/gpu.shared", devices=["Share"]),
+    *classes("mps", "nvidia.com/gpu.mps", devices=["Share"], share={"strategy": "MPS"}),
     *classes("gpu", "nvidia.com/gpu"),
 ]
 
@@ -200,6 +201,21 @@ def test_why_a_card_offers_no_partition(
     assert [(each.reason, each.detail) for each in answer.verdicts] == [(reason, detail)]
 
 
+def test_a_node_that_keeps_no_mps_daemons_is_told() -> None:
+    answer = explain(
+        {"nvidia.com/gpu.mps": 1},
+        card(0),
+        make.resource_slice(DRIVER, "node-0", share(0), whole(0)),
+        counters(1),
+    )
+    assert [(each.reason, each.detail) for each in answer.verdicts] == [
+        (
+            "NotPublished",
+            "MPS has to be enabled on its node, and the card's compute capability be 7.0 or more",
+        )
+    ]
+
+
 def test_a_taint_rule_is_named() -> None:
     rule = {
         "kind": "DeviceTaintRule",
@@ -219,6 +235,17 @@ def test_a_taint_rule_is_named() -> None:
         ("Cordoned", "DeviceTaintRule card-0 gives it gpu.deckhouse.io/cordoned:NoSchedule"),
         ("Matches", ""),
     ]
+
+
+def test_a_share_by_mps_is_told_as_one() -> None:
+    world = make.world(
+        card(0),
+        make.node("node-0"),
+        make.resource_slice(DRIVER, "node-0", share(0), whole(0)),
+        held("first", "share-0000-1b-00-0-mps", memory="8Gi"),
+    )
+    (found,) = cards.all_of(world)
+    assert [each.label for each in found.holders] == ["default/first (8 GiB by MPS)"]
 
 
 def test_holders_are_told_with_what_they_have() -> None:

@@ -28,12 +28,11 @@ def pending(root: host.Root, use: contract.Use) -> str:
     if use.admin_access:
         return ""
     state = places.Card(root, use.card.address).state()
-    is_served = places.is_served(root)
     if not _is_mps(use.share):
-        if state is not None and is_served:
-            return "The card's MPS daemon is still ending."
-        return ""
-    if not is_served:
+        # Where nobody keeps daemons, what is told of one is of an earlier life.
+        is_there = state is not None and places.is_served(root)
+        return "The card's MPS daemon is still ending." if is_there else ""
+    if not places.is_served(root):
         return (
             "No gpudeck mps-control runs on the node; see the DaemonSet nvidia-mps-control-daemon."
         )
