@@ -32,6 +32,8 @@ static pid_t server;
 static double percentage = 100.0;
 static unsigned long long limit_bytes;
 static bool quitting;
+static char *title; /* What ps shows: the words of this process's command line. */
+static size_t title_size;
 
 static int fail(const char *what)
 {
@@ -66,6 +68,8 @@ static void start_server(void)
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         prctl(PR_SET_NAME, "nvidia-cuda-mps-server");
+        memset(title, 0, title_size);
+        snprintf(title, title_size, "nvidia-cuda-mps-server");
         for (;;)
             pause();
     }
@@ -253,6 +257,8 @@ static int pass_commands(void)
 
 int main(int count, char **words)
 {
+    title = words[0];
+    title_size = (size_t)(words[count - 1] + strlen(words[count - 1]) - words[0]);
     bool background = count > 1 && strcmp(words[1], "-d") == 0;
     bool foreground = count > 1 && strcmp(words[1], "-f") == 0;
     if (count > 1 && !background && !foreground) {
