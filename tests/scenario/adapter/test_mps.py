@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -21,7 +22,8 @@ import pytest
 from grpc import aio
 from tests.contract.vendors import benches
 from tests.native import hosts
-from tests.support import expect
+from tests.scenario.adapter import test_kills
+from tests.support import expect, tracing
 from tests.support.mps import Keeper
 
 from gpudeck.adapter import main
@@ -33,6 +35,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes an
 
 GIB = 1 << 30
 PREFIX = "/mnt/host"
+EXCLUSIVE = 3
 
 
 def share(name: str, address: str, *, memory: int = 8 * GIB, cores: int = 25) -> pb.ClaimRequest:
@@ -150,6 +153,18 @@ async def unprepare(stub: adapter_pb2_grpc.AdapterStub, asked: pb.ClaimRequest) 
     return str(answer.claims[0].error.message)
 
 
+async def unprepared(stub: adapter_pb2_grpc.AdapterStub, asked: pb.ClaimRequest) -> None:
+    """Unprepare until it succeeds."""
+
+    async def error() -> str:
+        try:
+            return await unprepare(stub, asked)
+        except aio.AioRpcError:
+            return "no answer"
+
+    await expect.eventually(error, "", seconds=30)
+
+
 async def test_shares_work_at_the_same_time_each_within_its_amount(world: World) -> None:
     async with world.adapter() as stub:
         one = await prepared(stub, share("one", world.address))
@@ -162,7 +177,7 @@ async def test_shares_work_at_the_same_time_each_within_its_amount(world: World)
         mounts = {each.container_path: each.host_path for each in one.devices[0].edits.mounts}
         folder = f"{PREFIX}/run/gpudeck/mps/0000-1b-00-0"
         assert mounts == {"/tmp/nvidia-mps": f"{folder}/pipe", "/dev/shm": f"{folder}/shm"}
-        assert await world.mode() == 3
+        assert await world.mode() == EXCLUSIVE
         with (
             hosts.ended(world.burn(one, 7168)) as first,
             hosts.ended(world.burn(two, 3072)) as second,
@@ -182,7 +197,7 @@ async def test_the_card_is_as_before_when_its_last_share_is_given_back(world: Wo
         for name in ("one", "two"):
             await prepared(stub, share(name, world.address))
         assert await unprepare(stub, share("one", world.address)) == ""
-        assert await world.mode() == 3
+        assert await world.mode() == EXCLUSIVE
         await world.keeper.ready(world.address)
         assert await unprepare(stub, share("two", world.address)) == ""
         assert await world.mode() == 0
@@ -247,3 +262,30 @@ async def test_without_mps_control_shares_wait_and_say_why_and_end_all_the_same(
         assert await unprepare(stub, one) == ""
         assert await world.mode() == 0
         await prepared(stub, whole(world.address))
+
+
+@pytest.mark.parametrize("family", ["write", "rename", "unlink"])
+async def test_whenever_the_library_dies_the_share_joins_and_leaves_in_the_end(
+    world: World, family: str
+) -> None:
+    async with world.adapter() as stub:
+        one = share("one", world.address)
+        await prepared(stub, one)
+        await unprepared(stub, one)
+        for number in itertools.count(1):
+            try:
+                async with tracing.doomed(test_kills.library(), family, number) as joining:
+                    await prepare(stub, one)
+                await prepared(stub, one)
+                assert await world.mode() == EXCLUSIVE
+                assert world.keeper.card(world.address).shares() == ("one",)
+                async with tracing.doomed(test_kills.library(), family, number) as leaving:
+                    await unprepare(stub, one)
+            except tracing.CannotTraceError as why:
+                pytest.skip(str(why))
+            await unprepared(stub, one)
+            assert await world.mode() == 0
+            assert world.keeper.card(world.address).shares() == ()
+            if not joining.struck and not leaving.struck:
+                assert number > 1
+                return
