@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from tests.chart import rendering
 
 pytestmark = pytest.mark.skipif(rendering.helm() is None, reason="there is no Helm")
@@ -56,6 +57,26 @@ def test_the_crds_come_first() -> None:
             ["dra.enabled=true", "gpuClass.vendor=amd"],
             ["gpuClass.vendor", '"amd"', "nvidia, metax"],
         ),
+        (
+            ["dra.enabled=true", "sharedClass.create=true", "sharedClass.vendor=amd"],
+            ["sharedClass.vendor", '"amd"', "nvidia, metax"],
+        ),
+        (
+            ["dra.enabled=true", "sharedClass.create=true", "sharedClass.name=gpu"],
+            ["sharedClass.name", "gpuClass.name"],
+        ),
+        (
+            [
+                "dra.enabled=true",
+                "sharedClass.create=true",
+                "sharedClass.extendedResourceName=nvidia.com/gpu",
+            ],
+            ["sharedClass.extendedResourceName", "nvidia.com/gpu"],
+        ),
+        (["nvidiaAdapter.draPlugin.shareMemory=much"], ["shareMemory"]),
+        (["nvidiaAdapter.draPlugin.shareMemory=0Gi"], ["shareMemory"]),
+        (["nvidiaAdapter.draPlugin.unhealthyEffect=Evict"], ["unhealthyEffect", "NoExecute"]),
+        (["gpuClass.extendedResourceName=kubernetes.io/gpu"], ["extendedResourceName"]),
         (["cdiRoot=/var/lib/kubelet"], ["cdiRoot", "kubeletRoot"]),
         (
             ["dra.enabled=true", "kubeletRoot=/a-folder/with/a/very/long/name/kubelet"],
@@ -78,3 +99,15 @@ def test_an_older_kubernetes_is_refused_with_its_version() -> None:
     rendered = rendering.render("--kube-version", "1.33.4")
     assert rendered.returncode != 0
     assert "1.33.4" in rendered.stderr
+
+
+def test_a_shared_class_hands_out_shares_under_its_own_resource() -> None:
+    rendered = rendering.render("--set", "dra.enabled=true", "--set", "sharedClass.create=true")
+    objects = [each for each in yaml.safe_load_all(rendered.stdout) if each]
+    found = {each["metadata"]["name"]: each for each in objects if each["kind"] == "GPUClass"}
+    assert set(found) == {"gpu", "gpu-shared"}
+    assert found["gpu-shared"]["spec"] == {
+        "vendor": "nvidia",
+        "devices": ["Share"],
+        "extendedResourceName": "nvidia.com/gpu.shared",
+    }

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
@@ -93,6 +95,47 @@ async def test_a_class_that_can_be_is_taken(
     made = await connection.create(GPU_CLASS, body, dict)
     await connection.delete(GPU_CLASS, "taken")
     assert fields.items() <= made["spec"].items() or "share" in fields
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/" + "x" * 63,
+        "nvidia.com/" + "x" * 64,
+        "gpu",
+        "nvidia..com/gpu",
+        "nvidia.-com/gpu",
+        "nvidia.com/gpu/two",
+        "nvidia.com/-gpu",
+        "nvidia.com/",
+        "nvidia.com/GPU",
+        "NVIDIA.com/gpu",
+        "kubernetes.io/gpu",
+        "akubernetes.io/gpu",
+        "node.kubernetes.io/gpu",
+        "requests.nvidia.com/gpu",
+        "a" * 250 + "/gpu",
+    ],
+)
+async def test_the_values_of_the_chart_refuse_the_resource_names_that_the_server_refuses(
+    connection: client.Client, name: str
+) -> None:
+    schema = json.loads((rendering.CHART / "values.schema.json").read_text(encoding="utf-8"))
+    known = schema["properties"]["gpuClass"]["properties"]["extendedResourceName"]
+    fits = (
+        len(name) <= known["maxLength"]
+        and re.search(known["pattern"], name) is not None
+        and not any(re.search(each["pattern"], name) for each in known["not"]["anyOf"])
+    )
+    try:
+        await connection.create(GPU_CLASS, spec(extendedResourceName=name), dict)
+    except errors.InvalidError:
+        assert not fits
+    else:
+        await connection.delete(GPU_CLASS, "tried")
+        assert fits
 
 
 async def test_a_class_without_devices_gets_whole_cards(connection: client.Client) -> None:
