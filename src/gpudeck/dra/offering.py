@@ -20,19 +20,19 @@ from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import attributes, names, quantities, resource, selectors, versions
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
+from gpudeck.devices import cutting
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import placing
 from gpudeck.errors import InvalidError
 
 NO_SCHEDULE = "NoSchedule"
 _ENGINES = {
-    "copy-engines": "copy_engines",
-    "decoders": "decoders",
-    "encoders": "encoders",
-    "jpeg-engines": "jpeg_engines",
-    "ofa-engines": "ofa_engines",
+    cutting.COPY: "copy_engines",
+    cutting.DECODERS: "decoders",
+    cutting.ENCODERS: "encoders",
+    cutting.JPEG: "jpeg_engines",
+    cutting.OFA: "ofa_engines",
 }
-_SLICES = "slices"
 _ONE_CARD = "card"
 
 
@@ -303,7 +303,11 @@ class _Card:
                 attributes.MEMORY: resource.Capacity(value=memory),
                 attributes.MULTIPROCESSORS: resource.Capacity(value=processors),
             },
-            consumes_counters=[self._consumption(_needs(profile, place))],
+            consumes_counters=[
+                self._consumption(
+                    cutting.needs(_profile(profile), cutting.Place(place.start, place.size))
+                )
+            ],
         )
 
     def _is_wanted(self, device: resource.Device) -> bool:
@@ -324,15 +328,7 @@ class _Card:
         """All that the card has: its memory slices, compute slices and engines."""
         if self.counters is not None and _ONE_CARD in self.counters.counters:
             return {_ONE_CARD: 1}
-        support = self._card.partition_support
-        ends = [place.start + place.size for each in support.profiles for place in each.placements]
-        totals = {f"memory-slice-{index}": 1 for index in range(max(ends, default=1))}
-        totals[_SLICES] = max(support.total_slices, 1)
-        for name, field in _ENGINES.items():
-            most = max((getattr(each, field) for each in support.profiles), default=0)
-            if most:
-                totals[name] = most
-        return totals
+        return cutting.totals(_model(self._card.partition_support))
 
     def _consumption(self, needs: Mapping[str, int]) -> resource.CounterConsumption:
         return resource.CounterConsumption(
@@ -344,13 +340,20 @@ class _Card:
         return f"card-{self._address.dashed}"
 
 
-def _needs(profile: adapter_pb2.PartitionProfile, place: placing.Place) -> dict[str, int]:
-    needs = {f"memory-slice-{index}": 1 for index in range(place.start, place.end)}
-    needs[_SLICES] = profile.slices
-    for name, field in _ENGINES.items():
-        if count := getattr(profile, field):
-            needs[name] = count
-    return needs
+def _model(support: adapter_pb2.PartitionSupport) -> cutting.Model:
+    return cutting.Model(support.total_slices, tuple(map(_profile, support.profiles)))
+
+
+def _profile(found: adapter_pb2.PartitionProfile) -> cutting.Profile:
+    counts = {name: getattr(found, field) for name, field in _ENGINES.items()}
+    return cutting.Profile(
+        profile_id=found.profile_id,
+        name=found.name,
+        memory_mib=found.memory_mib,
+        slices=found.slices,
+        engines=tuple((name, count) for name, count in counts.items() if count),
+        places=tuple(cutting.Place(each.start, each.size) for each in found.placements),
+    )
 
 
 def _places(card: adapter_pb2.Card, profile_id: int) -> list[placing.Place]:

@@ -148,11 +148,23 @@ def _partition_support(support: adapter_pb2.PartitionSupport) -> physicalgpu.Par
                     physicalgpu.Placement(start=one.start, size=one.size) for one in each.placements
                 ]
                 or None,
+                engines=_engines(each),
             )
             for each in support.profiles
         ],
         dynamic=support.dynamic,
     )
+
+
+def _engines(found: adapter_pb2.PartitionProfile) -> physicalgpu.PartitionEngines | None:
+    engines = physicalgpu.PartitionEngines(
+        copy=found.copy_engines or None,
+        decoders=found.decoders or None,
+        encoders=found.encoders or None,
+        jpeg=found.jpeg_engines or None,
+        ofa=found.ofa_engines or None,
+    )
+    return engines if engines != physicalgpu.PartitionEngines() else None
 
 
 def _partitioning(found: adapter_pb2.Partitioning) -> physicalgpu.Partitioning:

@@ -95,6 +95,16 @@ class Placement(Wire, omit_defaults=False):
     size: Annotated[int, doc("Number of memory slices.", minimum=1)] = 1
 
 
+class PartitionEngines(Wire):
+    """Engines of a partition; one that is absent it has none of."""
+
+    copy: Annotated[int | None, doc("Copy engines.", minimum=0)] = None
+    decoders: Annotated[int | None, doc("Video decoders.", minimum=0)] = None
+    encoders: Annotated[int | None, doc("Video encoders.", minimum=0)] = None
+    jpeg: Annotated[int | None, doc("JPEG engines.", minimum=0)] = None
+    ofa: Annotated[int | None, doc("Optical flow engines.", minimum=0)] = None
+
+
 class PartitionProfile(Wire):
     """A kind of partition the card can be cut into, with figures from the maker's library."""
 
@@ -112,6 +122,7 @@ class PartitionProfile(Wire):
         list[Placement] | None,
         doc("Where on an empty card a partition may lie, as the driver says.", maxItems=64),
     ] = None
+    engines: Annotated[PartitionEngines | None, doc("The engines of one partition.")] = None
 
 
 class PartitionSupport(Wire):
