@@ -41,6 +41,7 @@ def gpu(
     product: str = "NVIDIA H100 80GB HBM3",
     memory_mib: int | None = 81559,
     states: Mapping[str, str] = HEALTHY,
+    support: Mapping[str, Any] | None = None,
     **status: Any,
 ) -> dict[str, Any]:
     """A PhysicalGPU: by default an H100 that is healthy and published."""
@@ -52,6 +53,8 @@ def gpu(
     }
     if memory_mib is not None:
         capabilities["memoryMiB"] = memory_mib
+    if support is not None:
+        capabilities["partitionSupport"] = support
     name = names.physical_gpu_name(node, PciAddress.parse(address))
     return {
         "metadata": {
@@ -67,6 +70,54 @@ def gpu(
             "conditions": [condition(kind, state) for kind, state in states.items()],
             **status,
         },
+    }
+
+
+def profile(
+    name: str, number: int, memory_mib: int, starts: tuple[int, ...], *, slices: int = 1, size: int
+) -> dict[str, Any]:
+    """A profile whose partitions have `size` memory slices and may begin at `starts`."""
+    return {
+        "name": name,
+        "profileID": number,
+        "memoryMiB": memory_mib,
+        "maxInstances": len(starts),
+        "slices": slices,
+        "multiprocessors": 14 * slices,
+        "placements": [{"start": start, "size": size} for start in starts],
+    }
+
+
+FOUR_SLICES: dict[str, Any] = {
+    "supported": True,
+    "dynamic": True,
+    "totalSlices": 4,
+    "profiles": [
+        profile("1g.6gb", 14, 5952, (0, 1, 2, 3), size=1),
+        profile("2g.12gb", 5, 12032, (0, 2), slices=2, size=2),
+        profile("4g.24gb", 0, 24125, (0,), slices=4, size=4),
+    ],
+}
+"""A card that is cut up without a reset."""
+
+
+def held(*devices: str, shares: tuple[int, ...] = (), total: int = 81559) -> dict[str, Any]:
+    """An occupancy as the controller writes it: devices as `gpu` or `mig-<…>`, shares in MiB."""
+    address = PciAddress.parse(ADDRESS).dashed
+    claims: list[dict[str, Any]] = []
+    for device in devices:
+        kind, _, rest = device.partition("-")
+        name = f"{kind}-{address}" + (f"-{rest}" if rest else "")
+        claims.append({"device": name})
+    for amount in shares:
+        claims.append({"device": f"share-{address}", "shareID": "s", "memoryMiB": amount})
+    for index, each in enumerate(claims):
+        each |= {"namespace": "t", "name": f"c{index}", "uid": f"u{index}"}
+    used = total if "gpu" in devices else sum(shares)
+    return {
+        "state": "Full" if "gpu" in devices else "Partial" if claims else "Free",
+        "memoryMiB": {"total": total, "used": used},
+        "claims": claims,
     }
 
 

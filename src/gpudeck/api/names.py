@@ -42,6 +42,8 @@ class DeviceName(msgspec.Struct, frozen=True):
     profile_id: int | None = None
     start: int | None = None
     mps: bool = False
+    profile: str = ""
+    """Of a partition: the name of its profile as far as a device's name can hold it."""
 
 
 def label_value(text: str) -> str:
@@ -87,8 +89,12 @@ def gpu_device_name(address: PciAddress) -> str:
 
 def mig_device_name(address: PciAddress, profile: str, profile_id: int, start: int) -> str:
     """Return the DRA device name of a partition, e.g. `mig-0000-1b-00-0-1g10gb-19-0`."""
-    plain = re.sub(r"[^a-z0-9]", "", profile.lower())[:16]
-    return f"{_MIG}-{address.dashed}-{plain}-{profile_id}-{start}"
+    return f"{_MIG}-{address.dashed}-{plain_profile(profile)}-{profile_id}-{start}"
+
+
+def plain_profile(profile: str) -> str:
+    """Return what the name of a device says of a profile: `1g.10gb+me` gives `1g10gbme`."""
+    return re.sub(r"[^a-z0-9]", "", profile.lower())[:16]
 
 
 def share_device_name(address: PciAddress, *, mps: bool = False) -> str:
@@ -120,6 +126,7 @@ def parse_device(device: str) -> DeviceName | None:
         profile_id=int(found["id"]) if is_part else None,
         start=int(found["start"]) if is_part else None,
         mps=bool(found["mps"]),
+        profile=found["profile"] or "",
     )
 
 

@@ -188,6 +188,17 @@ def matches(spec: GPUClassSpec, traits: Traits) -> bool:
     return not mismatches(spec, traits)
 
 
+def takes_profile(spec: GPUClassSpec, name: str, memory_bytes: int) -> bool:
+    """Say whether partitions of a profile are of the class, on cards that it selects.
+
+    Raises InvalidError as the rules do.
+    """
+    if gpuclass.PARTITION not in kinds(spec):
+        return False
+    traits = Traits(type=attributes.TYPE_MIG, profile=name, memory_bytes=memory_bytes)
+    return not _missed(kind_rules(spec, gpuclass.PARTITION), traits)
+
+
 def traits_of_gpu(gpu: PhysicalGPU) -> Traits:
     """Return the traits of a card as its PhysicalGPU tells them."""
     status = gpu.status

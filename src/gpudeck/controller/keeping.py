@@ -23,15 +23,16 @@ from gpudeck.api.resource import (
 from gpudeck.api.v1alpha1.physicalgpu import (
     Capabilities,
     CurrentState,
-    PartitionProfile,
-    PartitionSupport,
+    Partition,
+    Partitioning,
     PhysicalGPU,
     PhysicalGPUStatus,
 )
+from gpudeck.controller import models
 
 
 def gpu(found: PhysicalGPU) -> PhysicalGPU:
-    """Return the card without its host's facts, places of partitions and resource version."""
+    """Return the card without its host's facts and resource version."""
     meta, status = found.metadata, found.status
     known = {
         name: sys.intern(value)
@@ -67,46 +68,37 @@ def _capabilities(found: Capabilities | None) -> Capabilities | None:
         architecture=_interned(found.architecture),
         compute_capability=_interned(found.compute_capability),
         memory_mib=found.memory_mib,
-        partition_support=_partitions(found.partition_support),
-    )
-
-
-def _partitions(found: PartitionSupport | None) -> PartitionSupport | None:
-    """What occupancy reads of the profiles; cards of one model share one object."""
-    if found is None or not found.profiles:
-        return None
-    known = tuple(
-        (each.name, each.profile_id, each.memory_mib, each.max_instances, each.slices)
-        for each in found.profiles
-    )
-    return _shared(found.total_slices, known)
-
-
-@functools.lru_cache(maxsize=64)
-def _shared(
-    total: int | None, profiles: tuple[tuple[str, int, int, int, int], ...]
-) -> PartitionSupport:
-    return PartitionSupport(
-        supported=True,
-        total_slices=total,
-        profiles=[
-            PartitionProfile(
-                name=name,
-                profile_id=number,
-                memory_mib=memory,
-                max_instances=instances,
-                slices=slices,
-                multiprocessors=0,
-            )
-            for name, number, memory, instances, slices in profiles
-        ],
+        partition_support=models.shared(found.partition_support),
     )
 
 
 def _current_state(found: CurrentState | None) -> CurrentState | None:
     if found is None:
         return None
-    return CurrentState(driver_version=_interned(found.driver_version))
+    return CurrentState(
+        driver_version=_interned(found.driver_version), partitioning=_partitioning(found)
+    )
+
+
+def _partitioning(found: CurrentState) -> Partitioning | None:
+    """How the card is cut: that of cards without partitions is one object a mode."""
+    cut = found.partitioning
+    if cut is None:
+        return None
+    if not cut.partitions:
+        return _uncut(cut.mode)
+    return Partitioning(
+        mode=sys.intern(cut.mode),
+        partitions=[
+            Partition(profile=sys.intern(each.profile), placement=each.placement)
+            for each in cut.partitions
+        ],
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _uncut(mode: str) -> Partitioning:
+    return Partitioning(mode=mode)
 
 
 def _condition(found: Condition) -> Condition:

@@ -76,7 +76,9 @@ def test_a_device_name_leads_back_to_its_card() -> None:
 def test_names_of_parts_lead_back_to_card_and_place() -> None:
     device = names.mig_device_name(_ADDRESS, "1g.10gb+me", 20, 6)
     assert device == "mig-0000-1b-00-0-1g10gbme-20-6"
-    assert names.parse_device(device) == names.DeviceName("mig", _ADDRESS, 20, 6)
+    assert names.parse_device(device) == names.DeviceName(
+        "mig", _ADDRESS, 20, 6, profile="1g10gbme"
+    )
     shares = [names.share_device_name(_ADDRESS, mps=mps) for mps in (False, True)]
     assert shares == ["share-0000-1b-00-0", "share-0000-1b-00-0-mps"]
     assert [names.parse_device(each) for each in shares] == [

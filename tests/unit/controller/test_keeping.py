@@ -9,7 +9,7 @@ from tests.support import gpus
 from gpudeck.api import selectors
 from gpudeck.api.resource import ResourceClaim
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
-from gpudeck.controller import keeping
+from gpudeck.controller import keeping, models
 
 
 def claim(*results: dict[str, object], pods: tuple[str, ...] = ()) -> ResourceClaim | None:
@@ -54,3 +54,26 @@ def test_a_kept_claim_has_our_devices_and_its_pods() -> None:
         "gpu-0000-1b-00-0"
     ]
     assert [each.name for each in kept.status.reserved_for or ()] == ["b", "a"]
+
+
+def test_cards_of_one_model_share_what_they_can_be_cut_into() -> None:
+    kept = [
+        keeping.gpu(msgspec.convert(gpus.gpu(support=gpus.FOUR_SLICES, address=each), PhysicalGPU))
+        for each in ("0000:1b:00.0", "0000:2a:00.0")
+    ]
+    first, second = (each.status.capabilities for each in kept if each.status)
+    assert first is not None
+    assert second is not None
+    assert first.partition_support is second.partition_support
+    assert models.of(first.partition_support) == models.of(second.partition_support)
+
+
+def test_a_change_of_a_cards_partitions_is_kept() -> None:
+    partition = {"profile": "1g.6gb", "uuid": "MIG-a", "placement": "0:1"}
+    state = {"partitioning": {"mode": "Enabled", "partitions": [partition]}}
+    kept = keeping.gpu(msgspec.convert(gpus.gpu(currentState=state), PhysicalGPU))
+    assert kept.status is not None
+    assert kept.status.current_state is not None
+    cut = kept.status.current_state.partitioning
+    assert cut is not None
+    assert [(each.profile, each.placement) for each in cut.partitions or ()] == [("1g.6gb", "0:1")]

@@ -336,7 +336,12 @@ class Matching(Wire):
     gpus: Annotated[int, doc("Cards that meet the requirements.", minimum=0)]
     devices: Annotated[
         int | None,
-        doc("Whole cards that are offered; absent for classes of parts.", minimum=0),
+        doc(
+            "Devices that these cards give if nobody holds any of them: whole cards that are "
+            "offered, and of partitions the most that fit at once. A card that can be had in "
+            "several ways counts in that which gives the most; one for shares counts as one.",
+            minimum=0,
+        ),
     ] = None
 
 
@@ -349,10 +354,20 @@ class GPUClassStatus(Wire):
     matching: Annotated[Matching | None, doc("How many cards the class selects.")] = None
     free: Annotated[
         int | None,
-        doc("Cards that nobody holds and a pod could get; absent for classes of parts.", minimum=0),
+        doc(
+            "Devices that could be had now: whole cards that nobody holds, and of partitions the "
+            "most that fit beside what is held. Absent for classes with shares: how many there "
+            "could be depends on the amounts that are asked for.",
+            minimum=0,
+        ),
     ] = None
     allocated: Annotated[
-        int | None, doc("Cards that claims hold; absent for classes of parts.", minimum=0)
+        int | None,
+        doc(
+            "Devices of these cards that claims hold and that are of the class, by whatever class "
+            "they were asked for.",
+            minimum=0,
+        ),
     ] = None
     message: Annotated[str | None, doc("The state of the class in one sentence.")] = None
 

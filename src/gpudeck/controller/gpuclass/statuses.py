@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from gpudeck.api import conditions
+from gpudeck.api import conditions, quantities
 from gpudeck.api.meta import Condition
-from gpudeck.api.v1alpha1.gpuclass import WHOLE, GPUClass, GPUClassStatus, Matching
+from gpudeck.api.v1alpha1 import gpuclass
+from gpudeck.api.v1alpha1.gpuclass import GPUClass, GPUClassStatus, Matching
 from gpudeck.controller.gpuclass.tally import Counts
 
 
@@ -44,23 +45,29 @@ def of(gpu_class: GPUClass, outcome: Outcome, counts: Counts, now: str) -> GPUCl
         message=outcome.message,
         observed_generation=gpu_class.metadata.generation or 0,
     )
-    is_whole = (gpu_class.spec.devices or [WHOLE]) == [WHOLE]
+    chosen = gpu_class.spec.devices or [gpuclass.WHOLE]
     return GPUClassStatus(
         conditions=conditions.merge(old, [condition], now),
         device_class_name=outcome.device_class_name,
         extended_resource_name=outcome.resource_name,
-        matching=Matching(gpus=counts.gpus, devices=counts.devices if is_whole else None),
-        free=counts.free if is_whole else None,
-        allocated=counts.allocated if is_whole else None,
-        message=_sentence(outcome, counts, is_whole=is_whole),
+        matching=Matching(gpus=counts.gpus, devices=counts.devices),
+        free=None if gpuclass.SHARE in chosen else counts.free,
+        allocated=counts.allocated,
+        message=_sentence(outcome, counts, chosen),
     )
 
 
-def _sentence(outcome: Outcome, counts: Counts, *, is_whole: bool) -> str:
+def _sentence(outcome: Outcome, counts: Counts, chosen: list[str]) -> str:
     if not outcome.ready:
         return outcome.message
     if not counts.gpus:
         return "no card of the cluster meets the requirements"
-    if not is_whole:
-        return f"parts of {counts.gpus} matching cards, as far as the cards offer them"
-    return f"{counts.free} of {counts.gpus} matching cards free, {counts.allocated} held"
+    cards = "1 matching card" if counts.gpus == 1 else f"{counts.gpus} matching cards"
+    if chosen == [gpuclass.WHOLE]:
+        said = f"{counts.free} of {cards} free, {counts.allocated} held"
+        parts = counts.held_otherwise
+        return f"{said}, {parts} held in parts" if parts else said
+    if gpuclass.SHARE in chosen:
+        left = quantities.short(counts.share_mib * quantities.MEBIBYTE)
+        return f"{counts.allocated} held on {cards}, {left} of memory left for shares"
+    return f"{counts.free} more could be had of {cards}, {counts.allocated} held"

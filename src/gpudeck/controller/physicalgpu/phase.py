@@ -10,6 +10,8 @@ from __future__ import annotations
 from gpudeck.api import conditions
 from gpudeck.api.v1alpha1.physicalgpu import Occupancy, OccupancyState, Phase, PhysicalGPU
 
+_NOBODY = Occupancy(state=OccupancyState.FREE)
+
 
 def of(gpu: PhysicalGPU, occupancy: Occupancy) -> Phase:
     """Return the phase. Order: gone, broken, without driver, held, free, not looked at yet."""
@@ -36,6 +38,11 @@ def is_lost(gpu: PhysicalGPU) -> bool:
 def is_published(gpu: PhysicalGPU) -> bool:
     """Say whether the card is in a ResourceSlice of its node."""
     return _status(gpu, conditions.PUBLISHED) == conditions.TRUE
+
+
+def is_usable(gpu: PhysicalGPU) -> bool:
+    """Say whether nothing hinders a pod from getting the card but those who hold it."""
+    return of(gpu, _NOBODY) is Phase.READY
 
 
 def lost_since(gpu: PhysicalGPU) -> str | None:

@@ -7,7 +7,7 @@ import msgspec
 from tests.support import gpus
 
 from gpudeck.api import conditions
-from gpudeck.api.v1alpha1.gpuclass import GPUClass, Matching
+from gpudeck.api.v1alpha1.gpuclass import GPUClass, GPUClassStatus, Matching
 from gpudeck.controller.gpuclass import statuses
 from gpudeck.controller.gpuclass.tally import Counts
 
@@ -48,10 +48,24 @@ def test_an_unchanged_status_is_equal_at_any_time() -> None:
     assert statuses.of(again, outcome, counts, "2027-01-01T00:00:00Z") == first
 
 
-def test_a_class_of_parts_counts_cards_and_says_no_more_than_it_knows() -> None:
-    raw = gpus.gpu_class("small", devices=["Partition"])
-    found = statuses.of(
-        msgspec.convert(raw, GPUClass), statuses.ready("small", ""), Counts(gpus=8, free=8), NOW
-    )
-    assert found.message == "parts of 8 matching cards, as far as the cards offer them"
-    assert (found.matching, found.free, found.allocated) == (Matching(gpus=8), None, None)
+def of(counts: Counts, *devices: str) -> GPUClassStatus:
+    found = msgspec.convert(gpus.gpu_class("c", devices=devices), GPUClass)
+    return statuses.of(found, statuses.ready("c", ""), counts, NOW)
+
+
+def test_a_class_of_partitions_says_how_many_more_could_be_had() -> None:
+    found = of(Counts(gpus=8, devices=56, free=50, allocated=6), "Partition")
+    assert found.message == "50 more could be had of 8 matching cards, 6 held"
+    assert (found.matching, found.free, found.allocated) == (Matching(8, 56), 50, 6)
+
+
+def test_a_class_with_shares_says_what_memory_is_left_and_no_number_of_shares() -> None:
+    counts = Counts(gpus=1, devices=1, free=1, allocated=3, share_mib=40960)
+    found = of(counts, "Share")
+    assert found.message == "3 held on 1 matching card, 40 GiB of memory left for shares"
+    assert (found.matching, found.free, found.allocated) == (Matching(1, 1), None, 3)
+
+
+def test_a_class_of_whole_cards_says_how_many_are_held_in_parts() -> None:
+    found = of(Counts(gpus=8, devices=8, free=5, allocated=1, held_otherwise=2), "Whole")
+    assert found.message == "5 of 8 matching cards free, 1 held, 2 held in parts"

@@ -22,7 +22,22 @@ def card(**fields: Any) -> PhysicalGPU:
 
 
 READY = {"phase": "Ready", "occupancy": {"state": "Free"}}
-HELD = {"phase": "InUse", "occupancy": {"state": "Full"}}
+HELD = {"phase": "InUse", "occupancy": gpus.held("gpu")}
+
+
+def spec(*devices: str, **fields: Any) -> GPUClassSpec:
+    return msgspec.convert({"devices": devices, **fields}, GPUClassSpec)
+
+
+def cut(**fields: Any) -> PhysicalGPU:
+    return card(**{"support": gpus.FOUR_SLICES, **READY, **fields})
+
+
+PARTS = spec("Partition")
+SMALL = spec("Partition", partition={"profiles": ["1g.6gb"]})
+HALVES = spec("Partition", partition={"memory": {"min": "10G", "max": "20G"}})
+SHARES = spec("Share")
+ANY = spec("Whole", "Partition", "Share")
 
 
 def test_a_class_counts_the_cards_it_selects() -> None:
@@ -30,36 +45,140 @@ def test_a_class_counts_the_cards_it_selects() -> None:
     tally.change(None, card(**READY))
     tally.change(None, card(**HELD))
     tally.change(None, card(product="NVIDIA A100-SXM4-40GB", **READY))
-    assert tally.of(ALL) == Counts(gpus=3, devices=3, free=2, allocated=1)
-    assert tally.of(H100) == Counts(gpus=2, devices=2, free=1, allocated=1)
+    found = tally.of(ALL)
+    assert (found.gpus, found.devices, found.free, found.allocated) == (3, 3, 2, 1)
+    found = tally.of(H100)
+    assert (found.gpus, found.devices, found.free, found.allocated) == (2, 2, 1, 1)
 
 
 @pytest.mark.parametrize(
     ("fields", "counts"),
     [
-        ({}, Counts(gpus=1, devices=1)),
-        (READY, Counts(gpus=1, devices=1, free=1)),
-        (HELD, Counts(gpus=1, devices=1, allocated=1)),
-        ({**READY, "states": {**gpus.HEALTHY, "Published": "False"}}, Counts(gpus=1)),
-        ({**READY, "phase": "Faulty"}, Counts(gpus=1, devices=1)),
-        ({**READY, "states": {**gpus.HEALTHY, "Discovered": "False"}}, Counts()),
+        ({}, (1, 1, 1, 0)),
+        (READY, (1, 1, 1, 0)),
+        (HELD, (1, 1, 0, 1)),
+        ({**READY, "states": {**gpus.HEALTHY, "Published": "False"}}, (1, 0, 0, 0)),
+        ({**HELD, "states": {**gpus.HEALTHY, "Published": "False"}}, (1, 0, 0, 1)),
+        ({**READY, "states": {**gpus.HEALTHY, "HardwareHealthy": "False"}}, (1, 1, 0, 0)),
+        ({**READY, "states": {**gpus.HEALTHY, "DriverReady": "Unknown"}}, (1, 1, 0, 0)),
+        ({**READY, "states": {**gpus.HEALTHY, "Discovered": "False"}}, (0, 0, 0, 0)),
+        ({"occupancy": gpus.held("mig-1g6gb-14-0"), "support": gpus.FOUR_SLICES}, (1, 1, 0, 0)),
+        ({"occupancy": gpus.held(shares=(1024,))}, (1, 1, 0, 0)),
     ],
 )
-def test_what_one_card_counts_as(fields: dict[str, Any], counts: Counts) -> None:
+def test_what_one_card_counts_as_to_a_class_of_whole_cards(
+    fields: dict[str, Any], counts: tuple[int, ...]
+) -> None:
     tally = Tally()
     tally.change(None, card(**fields))
-    assert tally.of(ALL) == counts
+    found = tally.of(ALL)
+    assert (found.gpus, found.devices, found.free, found.allocated) == counts
+
+
+@pytest.mark.parametrize(
+    ("occupancy", "free", "allocated"),
+    [
+        (gpus.held(), {"PARTS": 4, "SMALL": 4, "HALVES": 2, "ANY": 4}, {}),
+        (
+            gpus.held("mig-1g6gb-14-3"),
+            {"PARTS": 3, "SMALL": 3, "HALVES": 1, "ANY": 3},
+            {"PARTS": 1, "SMALL": 1, "ANY": 1},
+        ),
+        (
+            gpus.held("mig-1g6gb-14-1", "mig-1g6gb-14-2"),
+            {"PARTS": 2, "SMALL": 2, "HALVES": 0, "ANY": 2},
+            {"PARTS": 2, "SMALL": 2, "ANY": 2},
+        ),
+        (
+            gpus.held("mig-2g12gb-5-0"),
+            {"PARTS": 2, "SMALL": 2, "HALVES": 1, "ANY": 2},
+            {"PARTS": 1, "HALVES": 1, "ANY": 1},
+        ),
+        (gpus.held("gpu"), {}, {"ANY": 1}),
+        (gpus.held(shares=(1024, 2048)), {}, {"SHARES": 2, "ANY": 2}),
+    ],
+)
+def test_what_is_held_of_a_card_decides_how_many_more_partitions_it_gives(
+    occupancy: dict[str, Any], free: dict[str, int], allocated: dict[str, int]
+) -> None:
+    classes = {"PARTS": PARTS, "SMALL": SMALL, "HALVES": HALVES, "SHARES": SHARES, "ANY": ANY}
+    tally = Tally()
+    tally.change(None, cut(occupancy=occupancy))
+    found = {name: tally.of(each) for name, each in classes.items()}
+    assert {name: found[name].free for name in free} == free
+    if not free:
+        assert found["PARTS"].free == found["ANY"].free == 0
+    assert {name: each.allocated for name, each in found.items() if each.allocated} == allocated
+    assert {name: each.devices for name, each in found.items()} == {
+        "PARTS": 4,
+        "SMALL": 4,
+        "HALVES": 2,
+        "SHARES": 1,
+        "ANY": 4,
+    }
+
+
+def test_partitions_of_somebody_else_are_neither_ours_nor_free() -> None:
+    tally = Tally()
+    state = {
+        "driverVersion": "570.86.05",
+        "partitioning": {
+            "mode": "Enabled",
+            "partitions": [
+                {"profile": "1g.6gb", "uuid": "MIG-a", "placement": "0:1"},
+                {"profile": "1g.6gb", "uuid": "MIG-b", "placement": "3:1"},
+            ],
+        },
+    }
+    tally.change(None, cut(currentState=state, occupancy=gpus.held("mig-1g6gb-14-3")))
+    found = tally.of(PARTS)
+    assert (found.devices, found.free, found.allocated) == (3, 2, 1)
+    assert tally.of(ALL).devices == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "whole", "parts"), [("Disabled", 1, 0), ("Enabled", 0, 4), ("NotAvailable", 1, 0)]
+)
+def test_a_card_that_needs_a_reset_gives_what_its_mode_admits(
+    mode: str, whole: int, parts: int
+) -> None:
+    tally = Tally()
+    state = {"driverVersion": "570.86.05", "partitioning": {"mode": mode}}
+    tally.change(None, cut(support={**gpus.FOUR_SLICES, "dynamic": False}, currentState=state))
+    assert (tally.of(ALL).devices, tally.of(PARTS).devices) == (whole, parts)
+
+
+def test_the_memory_that_is_left_for_shares_is_that_of_cards_held_in_no_other_way() -> None:
+    tally = Tally()
+    tally.change(None, cut(occupancy=gpus.held(shares=(4096, 8192))))
+    tally.change(None, cut(occupancy=gpus.held("mig-1g6gb-14-3")))
+    tally.change(None, cut(occupancy=gpus.held("gpu")))
+    found = tally.of(SHARES)
+    assert (found.share_mib, found.allocated, found.devices) == (81559 - 12288, 2, 3)
+
+
+def test_a_class_of_whole_cards_knows_of_cards_that_are_held_in_parts() -> None:
+    tally = Tally()
+    tally.change(None, cut(occupancy=gpus.held(shares=(4096,))))
+    tally.change(None, cut(occupancy=gpus.held("mig-1g6gb-14-3")))
+    tally.change(None, cut(occupancy=gpus.held("gpu")))
+    assert (tally.of(ALL).held_otherwise, tally.of(ALL).allocated) == (2, 1)
 
 
 def test_counts_end_where_they_began() -> None:
     tally = Tally()
-    free, held = card(**READY), card(**HELD)
-    assert tally.change(None, free)
-    assert tally.change(free, held)
-    assert tally.of(ALL) == Counts(gpus=1, devices=1, allocated=1)
-    assert not tally.change(held, held)
-    assert tally.change(held, None)
+    states = [
+        cut(occupancy=gpus.held()),
+        cut(occupancy=gpus.held("mig-1g6gb-14-3", "mig-2g12gb-5-0")),
+        cut(occupancy=gpus.held(shares=(4096,))),
+        cut(occupancy=gpus.held("gpu")),
+        card(**READY),
+    ]
+    for old, new in zip([None, *states], [*states, None], strict=True):
+        assert tally.change(old, new)
+        assert not tally.change(new, new)
     assert tally.of(ALL) == Counts()
+    assert tally.of(ANY) == Counts()
     assert {phase: count for phase, count in tally.phases.items() if phase and count} == {}
 
 
