@@ -7,8 +7,6 @@ holds it in one way keeps it from the other two (`dra/offering` publishes it so)
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
 
 from gpudeck.api import attributes, names
@@ -36,8 +34,7 @@ class Room(msgspec.Struct, frozen=True):
 NOTHING = Room()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """What claims hold of a card."""
 
     whole: int = 0
@@ -50,8 +47,7 @@ class Held:
 _FREE = Held()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """One card, which is in the cluster."""
 
     offered: Room = NOTHING

@@ -14,6 +14,8 @@ import dataclasses
 from collections.abc import Hashable
 from typing import Any
 
+import msgspec
+
 from gpudeck.api import names, quantities, selectors
 from gpudeck.api.selectors import Traits
 from gpudeck.api.v1alpha1 import gpuclass
@@ -47,8 +49,7 @@ class Counts:
             setattr(self, field.name, total)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(msgspec.Struct, frozen=True):
     traits: Traits
     model: cutting.Model | None
 
@@ -110,7 +111,9 @@ class Tally:
         return total
 
     def _add(self, kind: _Kind, card: standing.Standing, sign: int) -> None:
-        sums = self._kinds.setdefault(kind, _Sums())
+        sums = self._kinds.get(kind)
+        if sums is None:
+            sums = self._kinds[kind] = _Sums()
         sums.add(card, sign)
         if not sums.gpus:
             del self._kinds[kind]
