@@ -76,6 +76,7 @@ def test_the_crds_come_first() -> None:
         (["nvidiaAdapter.draPlugin.shareMemory=much"], ["shareMemory"]),
         (["nvidiaAdapter.draPlugin.shareMemory=0Gi"], ["shareMemory"]),
         (["nvidiaAdapter.draPlugin.unhealthyEffect=Evict"], ["unhealthyEffect", "NoExecute"]),
+        (["partitionClasses=All"], ["partitionClasses", "Auto", "None"]),
         (["gpuClass.extendedResourceName=kubernetes.io/gpu"], ["extendedResourceName"]),
         (["cdiRoot=/var/lib/kubelet"], ["cdiRoot", "kubeletRoot"]),
         (
@@ -99,6 +100,27 @@ def test_an_older_kubernetes_is_refused_with_its_version() -> None:
     rendered = rendering.render("--kube-version", "1.33.4")
     assert rendered.returncode != 0
     assert "1.33.4" in rendered.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "choice"),
+    [
+        (["partitionClasses=Auto"], "None"),
+        (["dra.enabled=true"], "None"),
+        (["dra.enabled=true", "partitionClasses=Auto"], "Auto"),
+    ],
+)
+def test_classes_of_partitions_are_made_only_where_cards_are_handed_out(
+    arguments: list[str], choice: str
+) -> None:
+    rendered = rendering.render(*(part for each in arguments for part in ("--set", each)))
+    controller = next(
+        each
+        for each in yaml.safe_load_all(rendered.stdout)
+        if each and each["kind"] == "Deployment"
+    )
+    environment = controller["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "GPUDECK_PARTITION_CLASSES", "value": choice} in environment
 
 
 def test_a_shared_class_hands_out_shares_under_its_own_resource() -> None:

@@ -22,7 +22,7 @@ from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller import disruption, events, keeping, metrics
 from gpudeck.controller.admission import webhooks
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
-from gpudeck.controller.gpuclass import tally
+from gpudeck.controller.gpuclass import shipped, shipping, tally
 from gpudeck.controller.physicalgpu import holdings
 from gpudeck.controller.physicalgpu import reconciler as gpu_reconciler
 from gpudeck.controller.settings import Settings
@@ -35,13 +35,20 @@ from gpudeck.kube.queueing import Queue
 from gpudeck.kube.recording import Recorder
 from gpudeck.kube.watching import Change
 
-_ALL = ""
-"""The key that stands for every class."""
+_ALL, _SHIPPED = "", "/"
+"""The keys that stand for every class and for the classes that gpudeck makes."""
 _log = logs.get(__name__)
 
 
 async def run(settings: Settings) -> None:
-    """Run until cancelled."""
+    """Run until cancelled. Raises InvalidError for settings that cannot work."""
+    if settings.partition_classes not in shipped.CHOICES:
+        allowed = " or ".join(shipped.CHOICES)
+        raise errors.InvalidError(
+            f"--partition-classes: {settings.partition_classes!r} is not valid; allowed: {allowed}",
+            field="--partition-classes",
+            allowed=allowed,
+        )
     async with await Client.connect(settings.kubeconfig) as client:
         try:
             await Controller(client, settings).run()
@@ -77,6 +84,9 @@ class Controller:
         )
         self._class_reconciler = class_reconciler.Reconciler(
             client, self._classes, self._device_classes, self._cards, report
+        )
+        self._shipping = shipping.Shipping(
+            client, self._classes, self._cards, self._held, choice=settings.partition_classes
         )
         self._disruption = disruption.Disruption(client, self._recorder, self._claims, self._held)
         self._pods_queue = Queue("disruption")
@@ -130,6 +140,7 @@ class Controller:
         for cache in (self._classes, self._device_classes, self._claims, self._gpus):
             await cache.synced()
         _log.info("Reconciling", cards=len(self._gpus.objects), classes=len(self._classes.objects))
+        self._class_queue.add(_SHIPPED)
         async with asyncio.TaskGroup() as group:
             work = self._gpu_queue.work(
                 self._gpu_reconciler.reconcile, workers=self._settings.workers
@@ -143,6 +154,8 @@ class Controller:
     async def _reconcile_class(self, name: str) -> None:
         if name == _ALL:
             self._add_all_classes()
+        elif name == _SHIPPED:
+            await self._shipping.reconcile()
         else:
             await self._class_reconciler.reconcile(name)
 
@@ -159,9 +172,14 @@ class Controller:
             self._pods_queue.add(change.key)
         if self._cards.change(change.old, change.new):
             self._class_queue.add(_ALL, self._settings.count_seconds)
+            self._class_queue.add(_SHIPPED, self._settings.count_seconds)
 
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
-        for gpu in self._held.change(change.old, change.new):
+        profiles = self._held.profiles
+        touched = self._held.change(change.old, change.new)
+        if self._held.profiles != profiles:
+            self._class_queue.add(_SHIPPED, self._settings.count_seconds)
+        for gpu in touched:
             self._gpu_queue.add(gpu)
             if self._disruption.has_news(gpu):
                 self._pods_queue.add(gpu)
@@ -172,6 +190,7 @@ class Controller:
             # A name that one class gives up may be another's from now on.
             self._add_all_classes()
             self._webhooks.classes_changed()
+            self._class_queue.add(_SHIPPED)
         self._class_queue.add(change.key)
 
     def _device_class_changed(self, change: Change[DeviceClass]) -> None:

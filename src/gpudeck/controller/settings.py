@@ -26,4 +26,8 @@ class Settings(KubeSettings):
     refuse_impossible: bool = setting(
         True, "Refuse what no card of the cluster could serve; false only warns of it."
     )
+    partition_classes: str = setting(
+        "None",
+        "Auto makes a GPUClass for each profile of partitions that cards have, None makes none.",
+    )
     workers: int = setting(8, "PhysicalGPUs that are written at the same time.")

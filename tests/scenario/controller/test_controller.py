@@ -15,6 +15,7 @@ import pytest
 from tests.support import gpus
 from tests.support.apiserver import ApiServer
 
+from gpudeck import errors
 from gpudeck.api import labels
 from gpudeck.api.resources import (
     DEVICE_CLASS,
@@ -234,6 +235,69 @@ async def test_a_class_of_another_schema_says_what_is_wrong_with_it() -> None:
             assert ready(server, "odd")["reason"] == "UnknownDeviceKind"
             assert "spec.devices" in ready(server, "odd")["message"]
             assert device_class(server, "odd") is None
+
+
+MIG = "mig-1g.6gb"
+PART = "mig-0000-1b-00-0-1g6gb-14-3"
+
+
+def shipped(server: ApiServer) -> set[str]:
+    return {name for name in server.objects(GPU_CLASS) if name.startswith("mig-")}
+
+
+ALL_SHIPPED = {"mig-1g.6gb", "mig-2g.12gb", "mig-4g.24gb"}
+
+
+async def test_each_profile_of_the_cluster_gets_a_class_that_pods_can_ask_for() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu(support=gpus.FOUR_SLICES))
+        async with controller(server, partition_classes="Auto"):
+            await server.until(lambda: shipped(server) == ALL_SHIPPED)
+            await server.until(lambda: ready(server, MIG).get("status") == "True")
+            await server.until(lambda: server.objects(GPU_CLASS)[MIG]["status"].get("free") == 4)
+        made = device_class(server, MIG)
+        assert made is not None
+        assert made["spec"]["extendedResourceName"] == "nvidia.com/mig-1g.6gb"
+
+
+async def test_a_shipped_class_that_is_deleted_by_hand_comes_back() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu(support=gpus.FOUR_SLICES))
+        async with controller(server, partition_classes="Auto"):
+            await server.until(lambda: shipped(server) == ALL_SHIPPED)
+            server.remove(GPU_CLASS, MIG)
+            await server.until(lambda: shipped(server) == ALL_SHIPPED)
+
+
+async def test_a_shipped_class_goes_when_no_card_has_the_profile_and_nobody_holds_it() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu(support=gpus.FOUR_SLICES))
+        async with controller(server, partition_classes="Auto"):
+            await server.until(lambda: shipped(server) == ALL_SHIPPED)
+            server.put(RESOURCE_CLAIM, gpus.claim("c", gpus.result(device=PART), pods=("p",)))
+            await server.until(phase_is(server, "InUse"))
+            server.put(PHYSICAL_GPU, gpus.gpu(support={"supported": False}))
+            await server.until(lambda: shipped(server) == {MIG})
+            server.remove(RESOURCE_CLAIM, CLAIM)
+            await server.until(lambda: not shipped(server))
+
+
+async def test_without_shipped_classes_an_administrators_one_of_the_same_name_stays() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu(support=gpus.FOUR_SLICES))
+        async with controller(server, partition_classes="Auto"):
+            await server.until(lambda: shipped(server) == ALL_SHIPPED)
+        own = server.objects(GPU_CLASS)[MIG]
+        usage = {"maxDevicesPerClaim": 1}
+        server.put(GPU_CLASS, {**own, "spec": {**own["spec"], "usage": usage}})
+        async with controller(server, identity="second"):
+            await server.until(lambda: shipped(server) == {MIG})
+        assert server.objects(GPU_CLASS)[MIG]["spec"]["usage"] == usage
+
+
+async def test_a_choice_that_does_not_exist_is_refused_in_words() -> None:
+    with pytest.raises(errors.InvalidError, match=r"--partition-classes: 'All'.*Auto or None"):
+        await main.run(Settings(partition_classes="All"))
 
 
 LOST = {**gpus.HEALTHY, "Discovered": "False"}

@@ -102,6 +102,15 @@ class Tally:
             self._add(*after, sign=1)
         return True
 
+    def profiles(self, vendor: str) -> set[str]:
+        """Return the profiles of partitions that cards of a maker have."""
+        return {
+            profile.name
+            for kind in self._kinds
+            if kind.model is not None and kind.traits.vendor == vendor
+            for profile in kind.model.profiles
+        }
+
     def of(self, spec: GPUClassSpec) -> Counts:
         """Return the counts of a class. Raises InvalidError if it cannot be read."""
         total = Counts()

@@ -8,6 +8,9 @@ comes later finds its holders already here.
 
 from __future__ import annotations
 
+import collections
+from collections.abc import Iterable, Mapping
+
 from gpudeck.api import attributes, names, quantities
 from gpudeck.api.resource import AllocatedDevice, ResourceClaim
 from gpudeck.api.v1alpha1.physicalgpu import HolderClaim
@@ -18,6 +21,12 @@ class Holdings:
 
     def __init__(self) -> None:
         self._by_gpu: dict[str, dict[str, tuple[HolderClaim, ...]]] = {}
+        self._profiles: collections.Counter[str] = collections.Counter()
+
+    @property
+    def profiles(self) -> set[str]:
+        """The profiles of which claims hold partitions, as names of devices have them."""
+        return {profile for profile, count in self._profiles.items() if count > 0}
 
     def of(self, gpu: str) -> list[HolderClaim]:
         """Return the holders of a card in an order that does not depend on history."""
@@ -31,6 +40,8 @@ class Holdings:
         """
         before = by_gpu(old) if old is not None else {}
         after = by_gpu(new) if new is not None else {}
+        self._profiles.subtract(_profiles(before))
+        self._profiles.update(_profiles(after))
         for gpu, holders in before.items():
             held = self._by_gpu[gpu]
             del held[holders[0].uid]
@@ -64,6 +75,11 @@ def by_gpu(claim: ResourceClaim) -> dict[str, tuple[HolderClaim, ...]]:
         )
         found[gpu] = (*found.get(gpu, ()), holder)
     return found
+
+
+def _profiles(held: Mapping[str, Iterable[HolderClaim]]) -> list[str]:
+    named = (names.parse_device(each.device) for holders in held.values() for each in holders)
+    return [each.profile for each in named if each is not None and each.profile]
 
 
 def _memory_mib(result: AllocatedDevice) -> int | None:
