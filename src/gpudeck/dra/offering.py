@@ -6,7 +6,9 @@ the driver names, and in shares; of the last two only what a Ready GPUClass sele
 what a claim holds. Whole card, partitions and shares of one card exclude each other by
 counters, so the scheduler never gives out two kinds at once. Partitions that are not
 ours are respected: what overlaps them is not offered. The order is that in which a
-first-fit scheduler should take devices: partitions by size, then shares, then cards.
+first-fit scheduler should take devices: partitions by size, then shares, then cards. Where
+there are parts, whole cards come from the last to the first: parts begin with the first
+card, so the two meet as late as can be and fewer whole cards are cut up.
 """
 
 from __future__ import annotations
@@ -139,7 +141,9 @@ def offer(
         if parts.counters is not None:
             counters.append(parts.counters)
     ranked.sort(key=lambda each: each[0])
-    return Offer([device for _, device in ranked], counters)
+    found = [device for rank, device in ranked if rank[0] != _WHOLE]
+    cards_last = [device for rank, device in ranked if rank[0] == _WHOLE]
+    return Offer(found + (cards_last[::-1] if counters else cards_last), counters)
 
 
 def device(card: adapter_pb2.Card, name: str, vendor: str) -> resource.Device | None:
@@ -161,6 +165,7 @@ def _is_enabled(card: adapter_pb2.Card) -> bool:
     return bool(card.partitioning.mode == adapter_pb2.PARTITIONING_MODE_ENABLED)
 
 
+_WHOLE = 2
 Ranked = tuple[tuple[int, int, int], resource.Device]
 """Kind, size and preference within the card; less comes first."""
 
@@ -209,7 +214,7 @@ class _Card:
             attributes=self._base | _texts(texts),
             capacity=_memory(self._card),
         )
-        return (2, 0, 0), device
+        return (_WHOLE, 0, 0), device
 
     def _shares(self) -> list[Ranked]:
         found = []

@@ -231,6 +231,13 @@ def test_only_what_a_class_selects_is_offered_smallest_and_least_spoiling_first(
     ]
 
 
+def test_whole_cards_are_taken_from_the_other_end_than_parts() -> None:
+    found = named(offer([hopper(bus) for bus in (1, 2, 3)], ONE_G, WHOLE))
+    assert found[0] == "mig-0000-01-00-0-1g10gb-19-6"
+    # A pod with a whole card that leaves does not draw the next partition to its card.
+    assert found[-3:] == ["gpu-0000-03-00-0", "gpu-0000-02-00-0", "gpu-0000-01-00-0"]
+
+
 def test_a_partition_says_what_it_is_and_what_its_card_is() -> None:
     device = offer([hopper()], ONE_G).devices[0]
     found = texts(device)
