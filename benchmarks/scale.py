@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m benchmarks.scale [--nodes N]`: the controller on a large cluster of objects alone.
 
-A real etcd and kube-apiserver hold N nodes with eight cards each: a Node, eight PhysicalGPUs as
+A real etcd and kube-apiserver hold N nodes with eight cards each: a Node, its adapter's pod, eight PhysicalGPUs as
 the node processes write them, and a claim for every fourth card. No kubelet runs; the real
 controller does, as a process of its own. Measured are its first pass over cards that nobody has
 judged yet, its start on a cluster that is as it must be, its memory then, and how long after a
@@ -28,7 +28,7 @@ from benchmarks import processes, writing
 from benchmarks.figures import Figure, percentile, signed, started
 from gpudeck.api import labels, names
 from gpudeck.api.meta import Meta
-from gpudeck.api.resources import GPU_CLASS, NODE, PHYSICAL_GPU, RESOURCE_CLAIM, Resource
+from gpudeck.api.resources import GPU_CLASS, NODE, PHYSICAL_GPU, POD, RESOURCE_CLAIM, Resource
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.devices.identities import PciAddress
 from gpudeck.errors import NotFoundError
@@ -160,6 +160,7 @@ async def _fill(api: Client, nodes: int) -> None:
 async def _node(api: Client, index: int) -> None:
     node = _node_name(index)
     made = await api.create(NODE, {"metadata": {"name": node}}, Meta)
+    await _adapter(api, node)
     for place, address in enumerate(_ADDRESSES):
         name = names.physical_gpu_name(node, address)
         body = {
@@ -180,6 +181,21 @@ async def _node(api: Client, index: int) -> None:
         name = f"{node}-{place}"
         await _claim(api, name)
         await _allocate(api, name, node, _ADDRESSES[place])
+
+
+async def _adapter(api: Client, node: str) -> None:
+    """The pod of the node's adapter, which makes its cards count."""
+    name = f"nvidia-adapter-{node}"
+    body = {
+        "metadata": {"name": name, "labels": {labels.COMPONENT: labels.ADAPTERS[0]}},
+        "spec": {"nodeName": node, "containers": [{"name": "dra-plugin", "image": "gpudeck"}]},
+    }
+    await api.create(POD, body, Meta, namespace=NAMESPACE)
+    status = {"conditions": [{"type": "Ready", "status": "True"}]}
+    await api.merge_patch(
+        POD, name, {"status": status}, Meta,
+        manager="bench", namespace=NAMESPACE, subresource="status",
+    )  # fmt: skip
 
 
 def _card_status(node: str, place: int, address: PciAddress) -> dict[str, Any]:

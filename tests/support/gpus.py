@@ -121,6 +121,19 @@ def held(*devices: str, shares: tuple[int, ...] = (), total: int = 81559) -> dic
     }
 
 
+def adapter_pod(node: str = "node-0", *, ready: str = "True", name: str = "") -> dict[str, Any]:
+    """The pod of the adapter of a node."""
+    return {
+        "metadata": {
+            "name": name or f"nvidia-adapter-{node}",
+            "namespace": "gpudeck-system",
+            "labels": {labels.COMPONENT: "nvidia-adapter"},
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "dra-plugin", "image": "gpudeck"}]},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
 def result(*, node: str = "node-0", address: str = ADDRESS, **more: Any) -> dict[str, Any]:
     """One allocated device: by default the whole card of `gpu`."""
     device = names.gpu_device_name(PciAddress.parse(address))

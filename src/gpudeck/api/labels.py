@@ -24,6 +24,11 @@ CORDONED = "gpu.deckhouse.io/cordoned"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY_GPUDECK = "gpudeck"
 
+COMPONENT = "app.kubernetes.io/component"
+"""On pods: which workload of gpudeck they are of."""
+ADAPTERS = ("nvidia-adapter",)
+"""The workloads whose pods offer cards."""
+
 MANAGER_NODE_AGENT = "gpudeck-node-agent"
 MANAGER_ADAPTER = "gpudeck-adapter"
 MANAGER_DRA_PLUGIN = "gpudeck-dra-plugin"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import sys
 
-from gpudeck.api import labels
+from gpudeck.api import conditions, labels
+from gpudeck.api.core import Pod, PodSpec
 from gpudeck.api.meta import Condition, ObjectMeta
 from gpudeck.api.resource import (
     AllocatedDevice,
@@ -29,7 +30,6 @@ from gpudeck.api.v1alpha1.physicalgpu import (
     PhysicalGPUStatus,
 )
 from gpudeck.controller import models
-
 
 def gpu(found: PhysicalGPU) -> PhysicalGPU:
     """Return the card without its host's facts and resource version."""
@@ -113,6 +113,21 @@ def _condition(found: Condition) -> Condition:
 
 def _interned(text: str | None) -> str | None:
     return None if text is None else sys.intern(text)
+
+
+def adapter_pod(found: Pod) -> Pod | None:
+    """Return the pod with its node if it is Ready."""
+    status, node = found.status, found.spec.node_name if found.spec else None
+    ready = any(
+        each.type == conditions.READY and each.status == conditions.TRUE
+        for each in (status.conditions if status else None) or ()
+    )
+    if not ready or not node:
+        return None
+    meta = found.metadata
+    return Pod(
+        metadata=ObjectMeta(name=meta.name, namespace=meta.namespace), spec=PodSpec(node_name=node)
+    )
 
 
 def claim(found: ResourceClaim) -> ResourceClaim | None:

@@ -12,14 +12,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from typing import Any
 
 from gpudeck import errors, logs
-from gpudeck.api import conditions
+from gpudeck.api import conditions, labels
+from gpudeck.api.core import Pod
 from gpudeck.api.resource import DeviceClass, ResourceClaim
-from gpudeck.api.resources import DEVICE_CLASS, GPU_CLASS, PHYSICAL_GPU, RESOURCE_CLAIM
+from gpudeck.api.resources import DEVICE_CLASS, GPU_CLASS, PHYSICAL_GPU, POD, RESOURCE_CLAIM
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
-from gpudeck.controller import disruption, events, keeping, metrics
+from gpudeck.controller import attendance, disruption, events, keeping, metrics
 from gpudeck.controller.admission import webhooks
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
 from gpudeck.controller.gpuclass import shipped, shipping, tally
@@ -75,12 +77,28 @@ class Controller:
         self._claims = Cache(client, RESOURCE_CLAIM, ResourceClaim, keep=keeping.claim)
         self._classes = Cache(client, GPU_CLASS, GPUClass)
         self._device_classes = Cache(client, DEVICE_CLASS, DeviceClass)
+        self._pods = Cache(
+            client,
+            POD,
+            Pod,
+            namespace=settings.namespace or client.namespace,
+            label_selector=f"{labels.COMPONENT} in ({','.join(labels.ADAPTERS)})",
+            keep=keeping.adapter_pod,
+        )
+        self._attendance = attendance.Attendance(
+            settings.unattended_seconds, self._attendance_changed
+        )
         self._held = holdings.Holdings()
         self._cards = tally.Tally()
         self._gpu_queue = Queue("physicalgpu")
         self._class_queue = Queue("gpuclass")
         self._gpu_reconciler = gpu_reconciler.Reconciler(
-            client, self._gpus, self._held, report=report, lost_seconds=settings.lost_seconds
+            client,
+            self._gpus,
+            self._held,
+            attended=self._attendance.covers,
+            report=report,
+            lost_seconds=settings.lost_seconds,
         )
         self._class_reconciler = class_reconciler.Reconciler(
             client, self._classes, self._device_classes, self._cards, report
@@ -102,13 +120,16 @@ class Controller:
     async def run(self) -> None:
         """Run every part until one of them fails."""
         async with asyncio.TaskGroup() as group:
-            for cache in (self._gpus, self._claims, self._classes, self._device_classes):
+            for cache in self._caches():
                 group.create_task(cache.run())
             group.create_task(self._recorder.run(), name="events")
             group.create_task(self._health(), name="health")
             group.create_task(self._metrics(), name="metrics")
             group.create_task(self._admission(), name="admission")
             group.create_task(self._stand(), name="leading")
+
+    def _caches(self) -> tuple[Cache[Any], ...]:
+        return (self._pods, self._gpus, self._claims, self._classes, self._device_classes)
 
     async def _health(self) -> None:
         await serving.health(self._settings.health_port, lambda: "")
@@ -137,7 +158,7 @@ class Controller:
                 await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
-        for cache in (self._classes, self._device_classes, self._claims, self._gpus):
+        for cache in self._caches():
             await cache.synced()
         _log.info("Reconciling", cards=len(self._gpus.objects), classes=len(self._classes.objects))
         self._class_queue.add(_SHIPPED)
@@ -160,6 +181,8 @@ class Controller:
             await self._class_reconciler.reconcile(name)
 
     def _subscribe(self) -> None:
+        self._pods.subscribe(self._attendance.pod_changed)
+        self._gpus.subscribe(self._attendance.card_changed)
         self._gpus.subscribe(self._gpu_changed)
         self._claims.subscribe(self._claim_changed)
         self._classes.subscribe(self._class_changed)
@@ -170,9 +193,25 @@ class Controller:
         self._webhooks.gpu_changed(change)
         if self._disruption.follow(change.key, change.new):
             self._pods_queue.add(change.key)
-        if self._cards.change(change.old, change.new):
+        self._recount(change.old, change.new)
+
+    def _recount(
+        self, old: PhysicalGPU | None, new: PhysicalGPU | None, *, is_new: bool = False
+    ) -> None:
+        """Count a card again; `is_new` says that whether it is attended is what changed."""
+        known = new or old
+        attended = known is not None and self._attendance.covers(known)
+        if self._cards.change(old, new, was_attended=attended is not is_new, is_attended=attended):
             self._class_queue.add(_ALL, self._settings.count_seconds)
             self._class_queue.add(_SHIPPED, self._settings.count_seconds)
+
+    def _attendance_changed(self, node: str, attended: bool) -> None:
+        if not attended:
+            _log.info("Node has no adapter any more", node=node)
+        for name in self._attendance.cards(node):
+            gpu = self._gpus.objects[name]
+            self._recount(gpu, gpu, is_new=True)
+            self._gpu_queue.add(name)
 
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
         profiles = self._held.profiles

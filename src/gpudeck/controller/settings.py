@@ -17,6 +17,10 @@ class Settings(KubeSettings):
     lost_seconds: float = setting(
         60.0, "How long a card that is gone and that no claim names keeps its PhysicalGPU."
     )
+    unattended_seconds: float = setting(
+        30.0,
+        "How long the cards of a node without a Ready adapter still count as offered, in seconds.",
+    )
     count_seconds: float = setting(
         1.0, "How often the counts of a GPUClass are written at most, in seconds."
     )

@@ -141,9 +141,9 @@ def offer(
         if parts.counters is not None:
             counters.append(parts.counters)
     ranked.sort(key=lambda each: each[0])
-    found = [device for rank, device in ranked if rank[0] != _WHOLE]
-    cards_last = [device for rank, device in ranked if rank[0] == _WHOLE]
-    return Offer(found + (cards_last[::-1] if counters else cards_last), counters)
+    cut = [device for rank, device in ranked if rank[0] != _WHOLE]
+    whole = [device for rank, device in ranked if rank[0] == _WHOLE]
+    return Offer(cut + (whole[::-1] if counters else whole), counters)
 
 
 def device(card: adapter_pb2.Card, name: str, vendor: str) -> resource.Device | None:

@@ -23,6 +23,7 @@ from gpudeck.api.resources import (
     GPU_CLASS,
     LEASE,
     PHYSICAL_GPU,
+    POD,
     RESOURCE_CLAIM,
 )
 from gpudeck.controller import main
@@ -37,8 +38,12 @@ H100 = {"products": ["*H100*"]}
 
 
 @contextlib.asynccontextmanager
-async def controller(server: ApiServer, **fields: Any) -> AsyncIterator[main.Controller]:
-    """Run a replica for the length of the block."""
+async def controller(
+    server: ApiServer, *, attended: bool = True, **fields: Any
+) -> AsyncIterator[main.Controller]:
+    """Run a replica for the length of the block; node-0 has its adapter."""
+    if attended:
+        server.put(POD, gpus.adapter_pod())
     async with server.client() as client:
         replica = main.Controller(
             client, Settings(namespace="gpudeck-system", count_seconds=0.0, **fields)
@@ -300,6 +305,47 @@ async def test_a_choice_that_does_not_exist_is_refused_in_words() -> None:
         await main.run(Settings(partition_classes="All"))
 
 
+ADAPTER = "gpudeck-system/nvidia-adapter-node-0"
+
+
+def free(server: ApiServer) -> int | None:
+    found: int | None = server.objects(GPU_CLASS)["gpu"].get("status", {}).get("free")
+    return found
+
+
+async def test_a_card_is_not_free_while_its_node_has_no_adapter() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        server.put(GPU_CLASS, gpus.gpu_class("gpu"))
+        async with controller(server, attended=False, unattended_seconds=0.0):
+            await server.until(phase_is(server, "NotReady"))
+            await server.until(lambda: free(server) == 0)
+            server.put(POD, gpus.adapter_pod())
+            await server.until(phase_is(server, "Ready"))
+            await server.until(lambda: free(server) == 1)
+            server.put(POD, gpus.adapter_pod(ready="False"))
+            await server.until(phase_is(server, "NotReady"))
+            await server.until(lambda: free(server) == 0)
+            server.put(POD, gpus.adapter_pod())
+            await server.until(phase_is(server, "Ready"))
+            server.remove(POD, ADAPTER)
+            await server.until(phase_is(server, "NotReady"))
+
+
+async def test_an_adapter_that_is_away_for_a_moment_changes_nothing() -> None:
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        async with controller(server, unattended_seconds=3600.0):
+            await server.until(phase_is(server, "Ready"))
+            before = len(own_writes(server, "/physicalgpus/"))
+            server.remove(POD, ADAPTER)
+            await settled(server)
+            server.put(POD, gpus.adapter_pod(name="nvidia-adapter-next"))
+            await settled(server)
+            assert len(own_writes(server, "/physicalgpus/")) == before
+            assert phase_is(server, "Ready")()
+
+
 LOST = {**gpus.HEALTHY, "Discovered": "False"}
 
 
@@ -432,6 +478,7 @@ async def settled(server: ApiServer) -> None:
     """Let a card that concerns nobody through: what came before it has been dealt with then."""
     for number in range(2):
         sentinel = gpus.gpu(node=f"sentinel-{number}", product="sentinel")
+        server.put(POD, gpus.adapter_pod(f"sentinel-{number}"))
         server.put(PHYSICAL_GPU, sentinel)
         name = sentinel["metadata"]["name"]
         await server.until(phase_is(server, "Ready", name))

@@ -14,7 +14,7 @@ from tests.support import gpus
 from tests.support.apiserver import ApiServer
 
 from gpudeck.api import conditions
-from gpudeck.api.resources import EVENT, LEASE, PHYSICAL_GPU, RESOURCE_CLAIM
+from gpudeck.api.resources import EVENT, LEASE, PHYSICAL_GPU, POD, RESOURCE_CLAIM
 from gpudeck.controller import disruption, main
 from gpudeck.controller.settings import Settings
 
@@ -66,6 +66,7 @@ def show(
 @contextlib.asynccontextmanager
 async def controller(server: ApiServer, **fields: Any) -> AsyncIterator[main.Controller]:
     async with server.client() as client:
+        server.put(POD, gpus.adapter_pod())
         replica = main.Controller(client, Settings(namespace="gpudeck-system", **fields))
         task = asyncio.create_task(replica.run())
         try:

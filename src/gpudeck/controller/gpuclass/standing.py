@@ -59,19 +59,22 @@ class Standing(msgspec.Struct, frozen=True):
     """Memory that claims for shares could get now."""
 
 
-def of(gpu: PhysicalGPU) -> Standing | None:
-    """Return what a card counts as; None for one that is lost."""
+def of(gpu: PhysicalGPU, *, attended: bool) -> Standing | None:
+    """Return what a card counts as; None for one that is lost.
+
+    `attended` is whether somebody answers for the conditions; if nobody does, nothing is offered.
+    """
     status = gpu.status
     if status is None or phase.is_lost(gpu):
         return None
     held = _held(status.occupancy)
-    if not phase.is_published(gpu):
+    if not attended or not phase.is_published(gpu):
         return Standing(held=held)
     support = status.capabilities.partition_support if status.capabilities else None
     model = models.of(support)
     foreign = _foreign(status.current_state, model, held)
     offered = _offered(support, status.current_state, model, foreign)
-    if not phase.is_usable(gpu):
+    if not phase.is_usable(gpu, attended=attended):
         return Standing(offered=offered, held=held)
     return Standing(
         offered=offered,

@@ -89,9 +89,19 @@ class Tally:
         self.phases: collections.Counter[str] = collections.Counter()
         self._kinds: dict[_Kind, _Sums] = {}
 
-    def change(self, old: PhysicalGPU | None, new: PhysicalGPU | None) -> bool:
-        """Take over a change of one card; say whether any count changed."""
-        before, after = _entry(old), _entry(new)
+    def change(
+        self,
+        old: PhysicalGPU | None,
+        new: PhysicalGPU | None,
+        *,
+        was_attended: bool,
+        is_attended: bool,
+    ) -> bool:
+        """Take over a change of one card; say whether any count changed.
+
+        `was_attended` is what `old` was counted with.
+        """
+        before, after = _entry(old, was_attended), _entry(new, is_attended)
         self.phases[_phase(old)] -= 1
         self.phases[_phase(new)] += 1
         if before == after:
@@ -131,8 +141,8 @@ class Tally:
 _WHOLE, _SHARE, _MPS_SHARE = "whole", "share", "share-mps"
 
 
-def _entry(gpu: PhysicalGPU | None) -> tuple[_Kind, standing.Standing] | None:
-    card = standing.of(gpu) if gpu is not None else None
+def _entry(gpu: PhysicalGPU | None, attended: bool) -> tuple[_Kind, standing.Standing] | None:
+    card = standing.of(gpu, attended=attended) if gpu is not None else None
     if gpu is None or card is None:
         return None
     can = gpu.status.capabilities if gpu.status else None

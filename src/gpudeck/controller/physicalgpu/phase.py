@@ -13,8 +13,12 @@ from gpudeck.api.v1alpha1.physicalgpu import Occupancy, OccupancyState, Phase, P
 _NOBODY = Occupancy(state=OccupancyState.FREE)
 
 
-def of(gpu: PhysicalGPU, occupancy: Occupancy) -> Phase:
-    """Return the phase. Order: gone, broken, without driver, held, free, not looked at yet."""
+def of(gpu: PhysicalGPU, occupancy: Occupancy, *, attended: bool) -> Phase:
+    """Return the phase. Order: gone, broken, without driver, held, free, not looked at yet.
+
+    `attended` is whether somebody answers for the conditions: a card of which nobody does is
+    not Ready.
+    """
     if is_lost(gpu):
         return Phase.LOST
     if _status(gpu, conditions.HARDWARE_HEALTHY) == conditions.FALSE:
@@ -26,8 +30,8 @@ def of(gpu: PhysicalGPU, occupancy: Occupancy) -> Phase:
         return Phase.NOT_READY
     if occupancy.state is not OccupancyState.FREE:
         return Phase.IN_USE
-    published = _status(gpu, conditions.PUBLISHED) == conditions.TRUE
-    return Phase.READY if published and driver == conditions.TRUE else Phase.NOT_READY
+    offered = attended and is_published(gpu) and driver == conditions.TRUE
+    return Phase.READY if offered else Phase.NOT_READY
 
 
 def is_lost(gpu: PhysicalGPU) -> bool:
@@ -40,9 +44,9 @@ def is_published(gpu: PhysicalGPU) -> bool:
     return _status(gpu, conditions.PUBLISHED) == conditions.TRUE
 
 
-def is_usable(gpu: PhysicalGPU) -> bool:
+def is_usable(gpu: PhysicalGPU, *, attended: bool) -> bool:
     """Say whether nothing hinders a pod from getting the card but those who hold it."""
-    return of(gpu, _NOBODY) is Phase.READY
+    return of(gpu, _NOBODY, attended=attended) is Phase.READY
 
 
 def lost_since(gpu: PhysicalGPU) -> str | None:

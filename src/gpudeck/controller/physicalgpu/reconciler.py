@@ -34,6 +34,7 @@ class Reconciler:
         gpus: Cache[PhysicalGPU],
         held: holdings.Holdings,
         *,
+        attended: Callable[[PhysicalGPU], bool],
         report: events.Events,
         lost_seconds: float,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -41,6 +42,7 @@ class Reconciler:
         self._client = client
         self._gpus = gpus
         self._held = held
+        self._attended = attended
         self._report = report
         self._lost_seconds = lost_seconds
         self._now = now
@@ -50,7 +52,7 @@ class Reconciler:
         gpu = self._gpus.objects.get(name)
         if gpu is None or gpu.metadata.deletion_timestamp is not None:
             return None
-        wanted = wanted_status(gpu, self._held)
+        wanted = wanted_status(gpu, self._held, attended=self._attended(gpu))
         written = gpu.status or PhysicalGPUStatus()
         if (written.occupancy, written.phase) != (wanted.occupancy, wanted.phase):
             if not await self._write(name, wanted):
@@ -107,7 +109,9 @@ class Reconciler:
         return (self._now() - started).total_seconds()
 
 
-def wanted_status(gpu: PhysicalGPU, held: holdings.Holdings) -> PhysicalGPUStatus:
+def wanted_status(
+    gpu: PhysicalGPU, held: holdings.Holdings, *, attended: bool
+) -> PhysicalGPUStatus:
     """Return the part of a card's status that the controller owns."""
     filled = occupancy.of(gpu, held.of(gpu.metadata.name))
-    return PhysicalGPUStatus(occupancy=filled, phase=phase.of(gpu, filled))
+    return PhysicalGPUStatus(occupancy=filled, phase=phase.of(gpu, filled, attended=attended))

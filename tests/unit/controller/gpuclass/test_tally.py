@@ -11,7 +11,8 @@ from tests.support import gpus
 
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
-from gpudeck.controller.gpuclass.tally import Counts, Tally
+from gpudeck.controller.gpuclass import tally
+from gpudeck.controller.gpuclass.tally import Counts
 
 ALL = GPUClassSpec()
 H100 = msgspec.convert({"requirements": {"products": ["*H100*"]}}, GPUClassSpec)
@@ -19,6 +20,13 @@ H100 = msgspec.convert({"requirements": {"products": ["*H100*"]}}, GPUClassSpec)
 
 def card(**fields: Any) -> PhysicalGPU:
     return msgspec.convert(gpus.gpu(**fields), PhysicalGPU)
+
+
+class Tally(tally.Tally):
+    """Cards of attended nodes, unless a test says otherwise."""
+
+    def put(self, old: PhysicalGPU | None, new: PhysicalGPU | None) -> bool:
+        return self.change(old, new, was_attended=True, is_attended=True)
 
 
 READY = {"phase": "Ready", "occupancy": {"state": "Free"}}
@@ -41,13 +49,13 @@ ANY = spec("Whole", "Partition", "Share")
 
 
 def test_a_class_counts_the_cards_it_selects() -> None:
-    tally = Tally()
-    tally.change(None, card(**READY))
-    tally.change(None, card(**HELD))
-    tally.change(None, card(product="NVIDIA A100-SXM4-40GB", **READY))
-    found = tally.of(ALL)
+    counted = Tally()
+    counted.put(None, card(**READY))
+    counted.put(None, card(**HELD))
+    counted.put(None, card(product="NVIDIA A100-SXM4-40GB", **READY))
+    found = counted.of(ALL)
     assert (found.gpus, found.devices, found.free, found.allocated) == (3, 3, 2, 1)
-    found = tally.of(H100)
+    found = counted.of(H100)
     assert (found.gpus, found.devices, found.free, found.allocated) == (2, 2, 1, 1)
 
 
@@ -69,9 +77,9 @@ def test_a_class_counts_the_cards_it_selects() -> None:
 def test_what_one_card_counts_as_to_a_class_of_whole_cards(
     fields: dict[str, Any], counts: tuple[int, ...]
 ) -> None:
-    tally = Tally()
-    tally.change(None, card(**fields))
-    found = tally.of(ALL)
+    counted = Tally()
+    counted.put(None, card(**fields))
+    found = counted.of(ALL)
     assert (found.gpus, found.devices, found.free, found.allocated) == counts
 
 
@@ -102,9 +110,9 @@ def test_what_is_held_of_a_card_decides_how_many_more_partitions_it_gives(
     occupancy: dict[str, Any], free: dict[str, int], allocated: dict[str, int]
 ) -> None:
     classes = {"PARTS": PARTS, "SMALL": SMALL, "HALVES": HALVES, "SHARES": SHARES, "ANY": ANY}
-    tally = Tally()
-    tally.change(None, cut(occupancy=occupancy))
-    found = {name: tally.of(each) for name, each in classes.items()}
+    counted = Tally()
+    counted.put(None, cut(occupancy=occupancy))
+    found = {name: counted.of(each) for name, each in classes.items()}
     assert {name: found[name].free for name in free} == free
     if not free:
         assert found["PARTS"].free == found["ANY"].free == 0
@@ -119,7 +127,7 @@ def test_what_is_held_of_a_card_decides_how_many_more_partitions_it_gives(
 
 
 def test_partitions_of_somebody_else_are_neither_ours_nor_free() -> None:
-    tally = Tally()
+    counted = Tally()
     state = {
         "driverVersion": "570.86.05",
         "partitioning": {
@@ -130,10 +138,10 @@ def test_partitions_of_somebody_else_are_neither_ours_nor_free() -> None:
             ],
         },
     }
-    tally.change(None, cut(currentState=state, occupancy=gpus.held("mig-1g6gb-14-3")))
-    found = tally.of(PARTS)
+    counted.put(None, cut(currentState=state, occupancy=gpus.held("mig-1g6gb-14-3")))
+    found = counted.of(PARTS)
     assert (found.devices, found.free, found.allocated) == (3, 2, 1)
-    assert tally.of(ALL).devices == 0
+    assert counted.of(ALL).devices == 0
 
 
 @pytest.mark.parametrize(
@@ -142,31 +150,31 @@ def test_partitions_of_somebody_else_are_neither_ours_nor_free() -> None:
 def test_a_card_that_needs_a_reset_gives_what_its_mode_admits(
     mode: str, whole: int, parts: int
 ) -> None:
-    tally = Tally()
+    counted = Tally()
     state = {"driverVersion": "570.86.05", "partitioning": {"mode": mode}}
-    tally.change(None, cut(support={**gpus.FOUR_SLICES, "dynamic": False}, currentState=state))
-    assert (tally.of(ALL).devices, tally.of(PARTS).devices) == (whole, parts)
+    counted.put(None, cut(support={**gpus.FOUR_SLICES, "dynamic": False}, currentState=state))
+    assert (counted.of(ALL).devices, counted.of(PARTS).devices) == (whole, parts)
 
 
 def test_the_memory_that_is_left_for_shares_is_that_of_cards_held_in_no_other_way() -> None:
-    tally = Tally()
-    tally.change(None, cut(occupancy=gpus.held(shares=(4096, 8192))))
-    tally.change(None, cut(occupancy=gpus.held("mig-1g6gb-14-3")))
-    tally.change(None, cut(occupancy=gpus.held("gpu")))
-    found = tally.of(SHARES)
+    counted = Tally()
+    counted.put(None, cut(occupancy=gpus.held(shares=(4096, 8192))))
+    counted.put(None, cut(occupancy=gpus.held("mig-1g6gb-14-3")))
+    counted.put(None, cut(occupancy=gpus.held("gpu")))
+    found = counted.of(SHARES)
     assert (found.share_mib, found.allocated, found.devices) == (81559 - 12288, 2, 3)
 
 
 def test_a_class_of_whole_cards_knows_of_cards_that_are_held_in_parts() -> None:
-    tally = Tally()
-    tally.change(None, cut(occupancy=gpus.held(shares=(4096,))))
-    tally.change(None, cut(occupancy=gpus.held("mig-1g6gb-14-3")))
-    tally.change(None, cut(occupancy=gpus.held("gpu")))
-    assert (tally.of(ALL).held_otherwise, tally.of(ALL).allocated) == (2, 1)
+    counted = Tally()
+    counted.put(None, cut(occupancy=gpus.held(shares=(4096,))))
+    counted.put(None, cut(occupancy=gpus.held("mig-1g6gb-14-3")))
+    counted.put(None, cut(occupancy=gpus.held("gpu")))
+    assert (counted.of(ALL).held_otherwise, counted.of(ALL).allocated) == (2, 1)
 
 
 def test_counts_end_where_they_began() -> None:
-    tally = Tally()
+    counted = Tally()
     states = [
         cut(occupancy=gpus.held()),
         cut(occupancy=gpus.held("mig-1g6gb-14-3", "mig-2g12gb-5-0")),
@@ -175,15 +183,24 @@ def test_counts_end_where_they_began() -> None:
         card(**READY),
     ]
     for old, new in zip([None, *states], [*states, None], strict=True):
-        assert tally.change(old, new)
-        assert not tally.change(new, new)
-    assert tally.of(ALL) == Counts()
-    assert tally.of(ANY) == Counts()
-    assert {phase: count for phase, count in tally.phases.items() if phase and count} == {}
+        assert counted.put(old, new)
+        assert not counted.put(new, new)
+    assert counted.of(ALL) == Counts()
+    assert counted.of(ANY) == Counts()
+    assert {phase: count for phase, count in counted.phases.items() if phase and count} == {}
+
+
+def test_a_card_of_which_nobody_answers_offers_nothing_until_somebody_does() -> None:
+    counted, free = Tally(), card(**READY)
+    counted.put(None, free)
+    assert counted.change(free, free, was_attended=True, is_attended=False)
+    assert counted.of(ALL) == Counts(gpus=1)
+    assert counted.change(free, free, was_attended=False, is_attended=True)
+    assert counted.of(ALL) == Counts(gpus=1, devices=1, free=1, share_mib=81559)
 
 
 def test_phases_are_counted() -> None:
-    tally = Tally()
+    counted = Tally()
     for fields in (READY, READY, HELD):
-        tally.change(None, card(**fields))
-    assert (tally.phases["Ready"], tally.phases["InUse"]) == (2, 1)
+        counted.put(None, card(**fields))
+    assert (counted.phases["Ready"], counted.phases["InUse"]) == (2, 1)

@@ -35,11 +35,11 @@ def test_the_phase_follows_from_conditions_and_occupancy(
     states: dict[str, str], state: OccupancyState, expected: str
 ) -> None:
     card = msgspec.convert(gpus.gpu(states=states), PhysicalGPU)
-    assert phase.of(card, Occupancy(state=state)) == expected
+    assert phase.of(card, Occupancy(state=state), attended=True) == expected
 
 
 def test_a_card_without_a_status_is_discovered() -> None:
-    assert phase.of(PhysicalGPU(), Occupancy(state=FREE)) is Phase.DISCOVERED
+    assert phase.of(PhysicalGPU(), Occupancy(state=FREE), attended=True) is Phase.DISCOVERED
 
 
 def test_when_a_card_was_lost_is_told_by_the_agent_or_by_the_condition() -> None:
@@ -64,3 +64,9 @@ def test_a_condition_without_a_sentence_has_its_reason_alone() -> None:
     raw = gpus.gpu()
     raw["status"]["conditions"] = [gpus.condition("Discovered", "False", reason="CardLost")]
     assert phase.reason(msgspec.convert(raw, PhysicalGPU), Phase.LOST) == "CardLost"
+
+
+def test_a_card_that_nobody_answers_for_is_not_ready_but_stays_held() -> None:
+    card = msgspec.convert(gpus.gpu(), PhysicalGPU)
+    assert phase.of(card, Occupancy(state=FREE), attended=False) is Phase.NOT_READY
+    assert phase.of(card, Occupancy(state=FULL), attended=False) is Phase.IN_USE
