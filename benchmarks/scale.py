@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m benchmarks.scale [--nodes N]`: the controller on a large cluster of objects alone.
 
-A real etcd and kube-apiserver hold N nodes with eight cards each: a Node, its adapter's pod, eight PhysicalGPUs as
-the node processes write them, and a claim for every fourth card. No kubelet runs; the real
-controller does, as a process of its own. Measured are its first pass over cards that nobody has
-judged yet, its start on a cluster that is as it must be, its memory then, and how long after a
-claim's allocation the card says who holds it, while claims come and go.
+A real etcd and kube-apiserver hold N nodes with eight cards each: a Node, its adapter's pod,
+eight PhysicalGPUs as the node processes write them, and a claim for every fourth card. No
+kubelet runs; the real controller does, as a process of its own. Measured are its first pass over
+cards that nobody has judged yet, its start on a cluster that is as it must be, its memory then,
+and how long after a claim's allocation the card says who holds it, while claims come and go.
 """
 
 from __future__ import annotations

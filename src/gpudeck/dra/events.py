@@ -52,6 +52,10 @@ class NodeEvents:
             "ResourceSlicesRejected", f"The API server rejects this node's ResourceSlices: {why}"
         )
 
+    def label_refused(self, why: str, instead: str) -> None:
+        """A label of the Node cannot be read; `instead` is what counts."""
+        self._warn("InvalidNodeLabel", f"{why}. Until then {instead} counts.")
+
     def registration_failed(self, why: str) -> None:
         """The kubelet refused the plugin."""
         self._warn("PluginRegistrationFailed", f"The kubelet refused the DRA plugin: {why}")

@@ -13,10 +13,11 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from gpudeck import logs
-from gpudeck.api import labels, quantities
+from gpudeck.api import labels
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import (
     adapters,
+    amounts,
     claimstatus,
     events,
     exposing,
@@ -24,7 +25,6 @@ from gpudeck.dra import (
     hooks,
     ledger,
     metrics,
-    offering,
     preparing,
     publishing,
     reporting,
@@ -64,19 +64,16 @@ class Plugin:
         self.ledger = ledger.Ledger(
             settings.data_dir, folder, self.events, exposure=exposure, boot_id=boot_id
         )
+        self.amounts = amounts.Amounts(api, self.events, node, default=settings.share_memory)
         self.publisher = publishing.Publisher(
             api,
             adapter,
             self.events,
             node,
             held=self.ledger.held_devices,
-            policy=publishing.Policy(
-                shares=offering.SharePolicy(
-                    default_bytes=quantities.parse(settings.share_memory, "--share-memory")
-                ),
-                effect=settings.unhealthy_effect,
-            ),
+            policy=publishing.Policy(shares=self.amounts.policy, effect=settings.unhealthy_effect),
         )
+        self.amounts.subscribe(self.publisher.wake)
         self._loop = asyncio.get_running_loop()
         self._left = asyncio.Event()
         """Set when something of a claim may have been left to be removed."""
@@ -112,6 +109,7 @@ class Plugin:
             group.create_task(self.adapter.follow(), name="adapter")
             group.create_task(self.publisher.cache.run(), name="resourceslices")
             group.create_task(self.publisher.classes.run(), name="gpuclasses")
+            group.create_task(self.amounts.cache.run(), name="node")
             group.create_task(self.reporter.cache.run(), name="physicalgpus")
             group.create_task(self._write(), name="writing")
             group.create_task(self.recorder.run(), name="events")
@@ -143,6 +141,8 @@ class Plugin:
         async with contextlib.AsyncExitStack() as stack:
             while not await self._is_alone(stack):
                 log.info("Waiting for the plugin before this one to end")
+            # Before the label is known the setting would be published, and changed at once.
+            await self.amounts.cache.synced()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.publisher.run(), name="publishing")
                 group.create_task(self.reporter.run(), name="reporting")

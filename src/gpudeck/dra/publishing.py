@@ -42,7 +42,8 @@ come after the answer of Unprepare."""
 class Policy:
     """What this node decides about its offer."""
 
-    shares: offering.SharePolicy = offering.SharePolicy()
+    shares: Callable[[], offering.SharePolicy] = offering.SharePolicy
+    """What a share is now; whoever changes it wakes the publisher."""
     effect: str = offering.NO_SCHEDULE
     """Of the taint of an unhealthy card."""
 
@@ -170,7 +171,7 @@ class Publisher:
                 if _choice(each) is not None
             ),
             ours=ours,
-            shares=self._policy.shares,
+            shares=self._policy.shares(),
             effect=self._policy.effect,
             taints_kept=self._taints_kept,
             counters_kept=self._counters_kept,

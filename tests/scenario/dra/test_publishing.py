@@ -72,7 +72,7 @@ async def test_an_edit_by_somebody_else_is_put_right(world: World) -> None:
     assert list(world.api.objects(resources.RESOURCE_SLICE)) == [name]
 
 
-WATCHED = {"resourceslices", "physicalgpus", "gpuclasses"}
+WATCHED = {"resourceslices", "physicalgpus", "gpuclasses", "nodes"}
 EDITS: dict[str, Any] = {
     "allowMultipleAllocations": True,
     "consumesCounters": [{"counterSet": "a", "counters": {"b": {"value": "1"}}}],
@@ -374,6 +374,58 @@ async def test_all_parts_of_a_sick_card_are_tainted(world: World) -> None:
     world.adapter.show([splittable(0, health=sick(0).health)])
     await world.until(lambda: all(taints(world)))
     assert taints(world) == [[(TAINT, "HardwareXid", "NoSchedule")]] * 3
+
+
+def label_node(world: World, **labels: str) -> None:
+    node = world.api.objects(resources.NODE)[NODE]
+    named = {name.replace("_", "-"): text for name, text in labels.items()}
+    labelled = {f"gpu.deckhouse.io/{name}": text for name, text in named.items()}
+    world.api.put(resources.NODE, {**node, "metadata": {**node["metadata"], "labels": labelled}})
+
+
+def amounts(world: World) -> set[str]:
+    """What shares have by default, as published."""
+    policies = [each["capacity"]["memory"].get("requestPolicy") for each in world.devices()]
+    return {each["default"] for each in policies if each}
+
+
+async def test_the_label_of_the_node_says_what_memory_a_share_has(stopped: World) -> None:
+    world = stopped
+    put_class(world, "shared", devices=["Share"])
+    label_node(world, share_memory="8Gi")
+    await world.start()
+    await world.until(lambda: amounts(world))
+    assert amounts(world) == {"8Gi"}
+    assert {each["spec"]["pool"]["generation"] for each in slices(world)} == {1}
+    label_node(world, share_memory="2Gi")
+    await world.until(lambda: amounts(world) == {"2Gi"})
+    label_node(world)
+    await world.until(lambda: amounts(world) == {"4Gi"})
+
+
+@pytest.mark.parametrize("text", ["much", "0", "5", "-1Gi"])
+async def test_a_label_that_is_no_amount_is_told_of_and_does_not_count(
+    stopped: World, text: str
+) -> None:
+    world = stopped
+    put_class(world, "shared", devices=["Share"])
+    label_node(world, share_memory=text)
+    await world.start()
+    await world.until(lambda: "InvalidNodeLabel" in world.events())
+    (told,) = (
+        each["message"]
+        for each in world.api.objects(resources.EVENT).values()
+        if each["reason"] == "InvalidNodeLabel"
+    )
+    assert told == (
+        f"label gpu.deckhouse.io/share-memory: {text!r} is not valid; allowed: a Kubernetes "
+        "quantity of at least 1Mi, such as 4Gi. Until then 4Gi counts."
+    )
+    await world.until(lambda: amounts(world) == {"4Gi"})
+
+
+def slices(world: World) -> list[dict[str, Any]]:
+    return list(world.api.objects(resources.RESOURCE_SLICE).values())
 
 
 @pytest.mark.parametrize("dropped", ["sharedCounters", "consumesCounters"])
