@@ -82,6 +82,7 @@ DEFINITIONS = (
             Column("Resource", ".status.extendedResourceName"),
             Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
             Column("GPUs", ".status.matching.gpus", "integer"),
+            Column("Devices", ".status.matching.devices", "integer"),
             Column("Free", ".status.free", "integer"),
             Column("Allocated", ".status.allocated", "integer"),
             Column("Message", ".status.message", wide=True),
