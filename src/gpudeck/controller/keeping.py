@@ -31,6 +31,7 @@ from gpudeck.api.v1alpha1.physicalgpu import (
 )
 from gpudeck.controller import models
 
+
 def gpu(found: PhysicalGPU) -> PhysicalGPU:
     """Return the card without its host's facts and resource version."""
     meta, status = found.metadata, found.status
