@@ -129,12 +129,13 @@ async def test_the_values_of_the_chart_refuse_the_resource_names_that_the_server
         and re.search(known["pattern"], name) is not None
         and not any(re.search(each["pattern"], name) for each in known["not"]["anyOf"])
     )
+    body = {"metadata": {"name": "named"}, "spec": {"extendedResourceName": name}}
     try:
-        await connection.create(GPU_CLASS, spec(extendedResourceName=name), dict)
+        await connection.create(GPU_CLASS, body, dict)
     except errors.InvalidError:
         assert not fits
     else:
-        await connection.delete(GPU_CLASS, "tried")
+        await connection.delete(GPU_CLASS, "named")
         assert fits
 
 
