@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from gpudeck.api import attributes, quantities, selectors
-from gpudeck.api.selectors import Traits
+from gpudeck.api import quantities, selectors
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
-from gpudeck.api.v1alpha1.physicalgpu import PartitionProfile, PartitionSupport, PhysicalGPU
+from gpudeck.api.v1alpha1.physicalgpu import PartitionSupport, PhysicalGPU
 from gpudeck.explaining.reasons import Obstacle, Reason
 
 
@@ -17,12 +16,13 @@ def missed(spec: GPUClassSpec, gpu: PhysicalGPU) -> str:
     if support is None or not support.supported:
         return "it cannot be partitioned"
     profiles = support.profiles or []
-    rules = selectors.kind_rules(spec, gpuclass.PARTITION)
-    for profile in profiles:
-        traits = _traits(profile)
-        if all(rule.holds(rule.fact(traits)) for rule in rules):
-            return ""
-    wanted = "; ".join(f"{rule.field} must be {rule.wanted}" for rule in rules[1:])
+    if any(
+        selectors.takes_profile(spec, each.name, each.memory_mib * quantities.MEBIBYTE)
+        for each in profiles
+    ):
+        return ""
+    rules = selectors.kind_rules(spec, gpuclass.PARTITION)[1:]
+    wanted = "; ".join(f"{rule.field} must be {rule.wanted}" for rule in rules)
     names = ", ".join(profile.name for profile in profiles)
     return f"{wanted}, its profiles are {names}"
 
@@ -50,11 +50,3 @@ def obstacle(spec: GPUClassSpec, gpu: PhysicalGPU) -> Obstacle | None:
 def _support(gpu: PhysicalGPU) -> PartitionSupport | None:
     can = gpu.status.capabilities if gpu.status else None
     return can.partition_support if can else None
-
-
-def _traits(profile: PartitionProfile) -> Traits:
-    return Traits(
-        type=attributes.TYPE_MIG,
-        profile=profile.name,
-        memory_bytes=profile.memory_mib * quantities.MEBIBYTE,
-    )

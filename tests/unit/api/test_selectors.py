@@ -291,3 +291,23 @@ def test_kinds_are_alternatives_in_the_expression() -> None:
         '&& "sharingStrategy" in device.attributes["gpu.deckhouse.io"] '
         '&& device.attributes["gpu.deckhouse.io"].sharingStrategy == "TimeSlicing"))',
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "taken"),
+    [
+        ({"devices": ["Partition"]}, True),
+        ({"devices": ["Whole", "Partition"]}, True),
+        ({"devices": ["Whole"]}, False),
+        ({"devices": ["Partition"], "partition": {"profiles": ["2g.20gb", "1g.10gb"]}}, True),
+        ({"devices": ["Partition"], "partition": {"profiles": ["1g.10gb+me"]}}, False),
+        ({"devices": ["Partition"], "partition": {"memory": {"min": "9G", "max": "12G"}}}, True),
+        ({"devices": ["Partition"], "partition": {"memory": {"min": "12G"}}}, False),
+        ({"devices": ["Partition"], "requirements": {"memory": {"min": "40G"}}}, True),
+    ],
+)
+def test_a_profile_is_of_a_class_by_its_name_and_its_size(
+    spec: dict[str, object], taken: bool
+) -> None:
+    wanted = msgspec.convert(spec, GPUClassSpec)
+    assert selectors.takes_profile(wanted, "1g.10gb", 9984 * quantities.MEBIBYTE) is taken

@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 from tests.support import gpus
+from tests.unit.dra.test_offering import ANY_PART, hopper, offer
 
 from gpudeck.api.v1alpha1.physicalgpu import PartitionSupport
 from gpudeck.controller import models
 from gpudeck.devices import cutting
+from gpudeck.dra import status
 
 
 def support(**changes: Any) -> PartitionSupport:
@@ -49,3 +51,15 @@ def test_nonsense_of_some_node_does_not_grow_for_ever_and_harms_no_model() -> No
         models.shared(support(totalSlices=5 + number))
     assert models.of(good) == models.of(support())
     assert models.of(models.shared(support())) == models.of(support())
+
+
+def test_the_controller_counts_with_the_counters_that_the_plugin_publishes() -> None:
+    card = hopper()
+    capabilities = status.adapter_status(card, "nvidia").capabilities
+    assert capabilities is not None
+    model = models.of(models.shared(capabilities.partition_support))
+    assert model is not None
+    (published,) = offer([card], ANY_PART).counters
+    assert cutting.totals(model) == {
+        name: int(each.value) for name, each in published.counters.items()
+    }

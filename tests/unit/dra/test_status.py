@@ -54,7 +54,13 @@ def test_a_card_without_memory_of_its_own_says_nothing_of_it() -> None:
 
 def test_profiles_are_named_as_the_driver_names_them() -> None:
     profile = adapter_pb2.PartitionProfile(
-        name="1g.5gb+me", profile_id=20, memory_mib=4864, max_instances=1, slices=1
+        name="1g.5gb+me",
+        profile_id=20,
+        memory_mib=4864,
+        max_instances=1,
+        slices=1,
+        decoders=1,
+        ofa_engines=1,
     )
     support = adapter_pb2.PartitionSupport(supported=True, total_slices=7, profiles=[profile])
     capabilities = status.adapter_status(card(partition_support=support), "nvidia").capabilities
@@ -62,6 +68,18 @@ def test_profiles_are_named_as_the_driver_names_them() -> None:
     assert capabilities.partition_support
     (found,) = capabilities.partition_support.profiles or ()
     assert (found.name, found.profile_id, found.max_instances) == ("1g.5gb+me", 20, 1)
+    assert found.engines == physicalgpu.PartitionEngines(decoders=1, ofa=1)
+
+
+def test_a_profile_without_engines_says_nothing_of_them() -> None:
+    support = adapter_pb2.PartitionSupport(
+        supported=True, profiles=[adapter_pb2.PartitionProfile(name="1g.5gb", slices=1)]
+    )
+    capabilities = status.adapter_status(card(partition_support=support), "nvidia").capabilities
+    assert capabilities
+    assert capabilities.partition_support
+    (found,) = capabilities.partition_support.profiles or ()
+    assert found.engines is None
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,20 @@ def test_devices_that_are_no_card_of_ours_are_left_out() -> None:
     assert held.change(None, kept("c", gpus.result(device="mig-1"))) == set()
 
 
+def test_profiles_are_held_as_long_as_a_partition_of_them_is() -> None:
+    held = Holdings()
+    first, second = (
+        kept(name, gpus.result(device=f"mig-0000-1b-00-0-1g10gb-19-{place}"))
+        for place, name in enumerate("ab")
+    )
+    held.change(None, first)
+    held.change(None, second)
+    held.change(first, None)
+    assert held.profiles == {"1g10gb"}
+    held.change(second, kept("b", gpus.result()))
+    assert held.profiles == set()
+
+
 def test_the_order_of_changes_does_not_show() -> None:
     claims = [kept(name, gpus.result()) for name in ("a", "b", "c")]
     seen = set()
