@@ -196,12 +196,17 @@ class Controller:
         self._recount(change.old, change.new)
 
     def _recount(
-        self, old: PhysicalGPU | None, new: PhysicalGPU | None, *, is_new: bool = False
+        self,
+        old: PhysicalGPU | None,
+        new: PhysicalGPU | None,
+        *,
+        was_attended: bool | None = None,
     ) -> None:
-        """Count a card again; `is_new` says that whether it is attended is what changed."""
+        """Count a card again; `was_attended` says so if it was counted otherwise till now."""
         known = new or old
         attended = known is not None and self._attendance.covers(known)
-        if self._cards.change(old, new, was_attended=attended is not is_new, is_attended=attended):
+        before = attended if was_attended is None else was_attended
+        if self._cards.change(old, new, was_attended=before, is_attended=attended):
             self._class_queue.add(_ALL, self._settings.count_seconds)
             self._class_queue.add(_SHIPPED, self._settings.count_seconds)
 
@@ -210,7 +215,7 @@ class Controller:
             _log.info("Node has no adapter any more", node=node)
         for name in self._attendance.cards(node):
             gpu = self._gpus.objects[name]
-            self._recount(gpu, gpu, is_new=True)
+            self._recount(gpu, gpu, was_attended=not attended)
             self._gpu_queue.add(name)
 
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
