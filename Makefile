@@ -47,6 +47,10 @@ qemu-test: qemu-packages ## Memory limits of shares on a kernel with cgroup vers
 
 test: check programs fast qemu-test lab-test ## Everything that guards the project, each once
 
+test-skew: setup ## Tests of the API against the oldest Kubernetes, 1.34 (builds its API server once)
+	GPUDECK_TOOLCHAIN_BIN=$$(nice $(BIN)/python -m gpudeck.lab.toolchain oldest) \
+	  $(BIN)/pytest -q tests/contract/api tests/contract/chart tests/contract/kube
+
 soak: setup ## The end-to-end tests, long: random kills, many rounds
 	GPUDECK_SOAK=1 $(BIN)/pytest -q tests/lab --timeout 7200
 
@@ -68,4 +72,4 @@ lock: setup ## Pin the newest versions of the dependencies, by hash
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) -o requirements/product.lock
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) --all-extras -o requirements/dev.lock
 
-.PHONY: help setup check fix fast programs lab-test qemu-packages qemu-test test soak lab demo golden bench lock
+.PHONY: help setup check fix fast programs lab-test qemu-packages qemu-test test test-skew soak lab demo golden bench lock

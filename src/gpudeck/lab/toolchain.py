@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gpudeck.errors import NotFoundError, TerminalError
@@ -52,15 +52,22 @@ class Part:
     links: tuple[str, ...] = ()
 
 
+def _kubernetes_linker(version: str) -> str:
+    """What makes Kubernetes' programs say that they are of `version`."""
+    major, minor, _ = version.split(".")
+    return (
+        f"-s -w -X {_VERSION}.gitVersion=v{version} -X {_VERSION}.gitMajor={major} "
+        f"-X {_VERSION}.gitMinor={minor} -X {_VERSION}.gitTreeState=clean"
+    )
+
+
+ETCD = Part("etcd 3.7.3", "etcd", ("go.etcd.io/etcd/server/v3",), output="etcd")
 PARTS = (
     Part(
         "Kubernetes 1.37.2",
         "kubernetes",
         (".",),
-        linker=(
-            f"-s -w -X {_VERSION}.gitVersion=v1.37.2 -X {_VERSION}.gitMajor=1 "
-            f"-X {_VERSION}.gitMinor=37 -X {_VERSION}.gitTreeState=clean"
-        ),
+        linker=_kubernetes_linker("1.37.2"),
         output="kubernetes",
         links=(
             "kube-apiserver",
@@ -72,7 +79,7 @@ PARTS = (
         ),
     ),
     Part("Helm 4.3.2", "kubernetes", ("./helm",), output="helm"),
-    Part("etcd 3.7.3", "etcd", ("go.etcd.io/etcd/server/v3",), output="etcd"),
+    ETCD,
     Part(
         "containerd 2.4.2",
         "containerd",
@@ -99,6 +106,17 @@ PARTS = (
         cgo=True,
     ),
 )
+OLDEST = (
+    Part(
+        "the API server of Kubernetes 1.34.4",
+        "kubernetes-1.34",
+        ("k8s.io/kubernetes/cmd/kube-apiserver",),
+        linker=_kubernetes_linker("1.34.4"),
+        output="kube-apiserver",
+    ),
+    ETCD,
+)
+"""The oldest Kubernetes that gpudeck runs on, as far as `make test-skew` needs it."""
 
 
 def ensure(report: Report) -> Path:
@@ -107,13 +125,25 @@ def ensure(report: Report) -> Path:
     Raises TerminalError with the tail of the failed build's output.
     """
     install_packages(report)
+    return _ensure(PARTS, "toolchain", report)
+
+
+def ensure_oldest(report: Report) -> Path:
+    """Return the folder that holds the programs of OLDEST, building what is missing.
+
+    Raises TerminalError with the tail of the failed build's output.
+    """
+    return _ensure(OLDEST, "oldest", report)
+
+
+def _ensure(parts: Sequence[Part], gathering: str, report: Report) -> Path:
     compiler = _compiler()
     built = []
-    for number, part in enumerate(PARTS, 1):
-        step = f"[{number}/{len(PARTS)}] Building {part.name}"
+    for number, part in enumerate(parts, 1):
+        step = f"[{number}/{len(parts)}] Building {part.name}"
         with places.exclusive(f"toolchain-{part.folder}"):
             built.append(_build(part, compiler, report, step))
-    return _gather(built)
+    return _gather(built, gathering)
 
 
 def install_packages(report: Report) -> None:
@@ -202,10 +232,13 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
         )
 
 
-def _gather(built: list[Path]) -> Path:
-    """Make one folder of links to every program; runc and the shim are found on its PATH."""
+def _gather(built: list[Path], gathering: str) -> Path:
+    """Make one folder of links to every program; runc and the shim are found on its PATH.
+
+    What is gathered for one purpose is not found by who looks for another's.
+    """
     name = places.digest([], *(path.name for path in built), relative_to=Path("/"))
-    folder = places.cache() / "toolchain" / name / "bin"
+    folder = places.cache() / gathering / name / "bin"
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -224,4 +257,5 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{ensure(_say)}\n")
+    find = ensure_oldest if sys.argv[1:] == ["oldest"] else ensure
+    sys.stdout.write(f"{find(_say)}\n")

@@ -402,9 +402,9 @@ async def test_the_charts_role_lets_the_plugin_describe_the_devices_of_a_claim(
     found = await admin.get(RESOURCE_CLAIM, "described", dict, namespace="default")
     assert found["status"]["devices"][0]["data"] == {"uuid": "MIG-1"}
     async with connected(kubeconfig, PLUGIN, "node-1") as other:
-        assert "resourceclaims/driver" in await refusal(
-            other, RESOURCE_CLAIM, told | {"status": {"devices": []}}, "status"
-        )
+        refused = await refusal(other, RESOURCE_CLAIM, told | {"status": {"devices": []}}, "status")
+        # Before 1.36 the API server has no right of its own for it, and the policy alone refuses.
+        assert "resourceclaims/driver" in refused or "the node of the token" in refused
     replaced = {"metadata": name | {"uid": "another"}, "status": {"devices": []}}
     assert await refusal(plugin, RESOURCE_CLAIM, replaced, "status") != ""
     told["status"] = {"devices": []}
