@@ -48,8 +48,8 @@ qemu-test: qemu-packages ## Memory limits of shares on a kernel with cgroup vers
 test: check programs fast qemu-test lab-test ## Everything that guards the project, each once
 
 test-skew: setup ## Tests of the API against the oldest Kubernetes, 1.34 (builds its API server once)
-	GPUDECK_TOOLCHAIN_BIN=$$(nice $(BIN)/python -m gpudeck.lab.toolchain oldest) \
-	  $(BIN)/pytest -q tests/contract/api tests/contract/chart tests/contract/kube
+	programs=$$(nice $(BIN)/python -m gpudeck.lab.toolchain oldest) && \
+	  GPUDECK_TOOLCHAIN_BIN=$$programs $(BIN)/pytest -q tests/contract/api tests/contract/chart tests/contract/dra tests/contract/kube
 
 soak: setup ## The end-to-end tests, long: random kills, many rounds
 	GPUDECK_SOAK=1 $(BIN)/pytest -q tests/lab --timeout 7200

@@ -201,8 +201,8 @@ class ApiServer:
 
     @property
     def writes(self) -> list[Seen]:
-        """The requests that were not reads, oldest first."""
-        return [each for each in self.seen if each.method != "GET"]
+        """The requests that were neither reads nor dry runs, oldest first."""
+        return [each for each in self.seen if each.method != "GET" and not each.query.get("dryRun")]
 
     async def until(self, true: Callable[[], Any], *, seconds: float = LIMIT_SECONDS) -> Any:
         """Wait until `true()` is so; looked at again after every request and change.
@@ -330,6 +330,9 @@ class ApiServer:
             uid, version = wanted.get("uid"), wanted.get("resourceVersion")
             gone = self.store.delete(target.kind, target.key, uid=uid, version=version)
             return web.json_response(gone)
+        if request.query.get("dryRun"):
+            with self.store.rehearsal(target.kind, target.key):
+                return web.json_response(self._write(request, target, body))
         return web.json_response(self._write(request, target, body))
 
     async def _read(self, request: web.Request, target: Target) -> web.StreamResponse:

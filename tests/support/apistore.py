@@ -7,13 +7,14 @@ and reason that Kubernetes 1.37 gives; tests/contract/kube compares both.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime
 import random
 import re
 import string
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,6 +163,21 @@ class Store:
             raise RefusedError(409, "Conflict", f"{error}: {text}", name=key) from error
         known.ownership = ownership
         return self._commit(kind, key, known, after)
+
+    @contextlib.contextmanager
+    def rehearsal(self, kind: Kind, key: str) -> Iterator[None]:
+        """Undo at the end of the block what it did to one object, as in a dry run."""
+        objects = self._objects.setdefault(kind, {})
+        known, version, history = copy.deepcopy(objects.get(key)), self.version, [*self.history]
+        listeners, self._listeners = self._listeners, []
+        try:
+            yield
+        finally:
+            self._listeners, self.version = listeners, version
+            self.history[:] = history
+            objects.pop(key, None)
+            if known is not None:
+                objects[key] = known
 
     def replace(self, kind: Kind, key: str, value: dict[str, Any], write: Write) -> dict[str, Any]:
         """Change an object by PUT or after a merge patch; the version in it is a precondition."""

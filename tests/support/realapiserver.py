@@ -16,7 +16,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.support import certificates
@@ -37,19 +37,29 @@ def find() -> Path | None:
     return None
 
 
+def minor_version(programs: Path) -> int:
+    """The 37 of Kubernetes 1.37."""
+    command = [str(programs / "kube-apiserver"), "--version"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return int(said.split(".")[1])
+
+
 @contextlib.contextmanager
-def running(programs: Path) -> Iterator[str]:
-    """Run both until the end of the block; gives the path of an administrator's kubeconfig."""
+def running(programs: Path, gates: Mapping[str, bool] | None = None) -> Iterator[str]:
+    """Run both until the end of the block; gives the path of an administrator's kubeconfig.
+
+    `gates` are feature gates of the API server; others are as it is shipped.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="gpudeck-apiserver-") as name,
-        _Cluster(programs, Path(name)) as cluster,
+        _Cluster(programs, Path(name), gates or {}) as cluster,
     ):
         yield cluster.kubeconfig
 
 
 class _Cluster:
-    def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs, self._folder = programs, folder
+    def __init__(self, programs: Path, folder: Path, gates: Mapping[str, bool]) -> None:
+        self._programs, self._folder, self._gates = programs, folder, gates
         self._processes: list[subprocess.Popen[bytes]] = []
         self._etcd, self._peer, self._port = _free_port(), _free_port(), _free_port()
         self._authority = certificates.authority()
@@ -114,6 +124,7 @@ class _Cluster:
             "--allow-privileged=true",
             # No controller makes the default service accounts that it would ask for.
             "--disable-admission-plugins=ServiceAccount",
+            *(f"--feature-gates={name}={str(on).lower()}" for name, on in self._gates.items()),
         ]
 
     def _kubeconfig(self) -> str:

@@ -15,6 +15,8 @@ READY = "Ready"
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
+PARTS_WITHHELD = "PartsWithheld"
+"""Reason of Published: the API server does not let parts of the card be offered safely."""
 DEVICE_CLASS_READY = "DeviceClassReady"
 """Ready=True of a GPUClass: claims and pods can name it."""
 DEVICE_CLASS_CONFLICT = "DeviceClassConflict"

@@ -46,6 +46,13 @@ class NodeEvents:
             "counters or allocations in shares only whole cards are offered.",
         )
 
+    def parts_rejected(self, why: str) -> None:
+        """The API server takes the cards whole, and not in parts."""
+        self._warn(
+            "ResourceSlicePartsRejected",
+            f"Only whole cards of this node are offered; the API server rejects their parts: {why}",
+        )
+
     def slices_rejected(self, why: str) -> None:
         """The API server does not take this node's ResourceSlices."""
         self._warn(

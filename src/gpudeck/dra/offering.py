@@ -67,6 +67,8 @@ class Rules(msgspec.Struct, frozen=True):
     """False where the server drops taints: what should carry one is left out instead."""
     counters_kept: bool = True
     """False where the server drops counters: then only whole cards are offered."""
+    shares_kept: bool = True
+    """False where the server drops that a device may be allocated several times: no shares."""
 
 
 class Offer(msgspec.Struct):
@@ -74,6 +76,8 @@ class Offer(msgspec.Struct):
 
     devices: list[resource.Device]
     counters: list[resource.CounterSet]
+    withheld: frozenset[str] = frozenset()
+    """Cards, by the name of the whole device, with parts that the server does not let us offer."""
 
 
 def refusal(card: adapter_pb2.Card, ours: Collection[str] = ()) -> Refusal | None:
@@ -127,7 +131,7 @@ def offer(
     taint, or the lack of one, of `before` (the devices published now).
     """
     ranked: list[tuple[tuple[int, ...], resource.Device]] = []
-    counters = []
+    counters, withheld = [], set()
     keys = tuple(msgspec.json.encode(spec) for spec in rules.classes)
     for index, card in enumerate(sorted(cards, key=_address)):
         if not card.driver.ready:
@@ -140,10 +144,12 @@ def offer(
                 ranked.append(((*rank[:2], index, *rank[2:]), device))
         if parts.counters is not None:
             counters.append(parts.counters)
+        if parts.is_withheld:
+            withheld.add(names.gpu_device_name(_address(card)))
     ranked.sort(key=lambda each: each[0])
     cut = [device for rank, device in ranked if rank[0] != _WHOLE]
     whole = [device for rank, device in ranked if rank[0] == _WHOLE]
-    return Offer(cut + (whole[::-1] if counters else whole), counters)
+    return Offer(cut + (whole[::-1] if counters else whole), counters, frozenset(withheld))
 
 
 def device(card: adapter_pb2.Card, name: str, vendor: str) -> resource.Device | None:
@@ -179,12 +185,23 @@ class _Card:
         self._foreign = foreign(card, rules.ours)
         self._base = _attributes(card, rules.vendor)
         self.counters: resource.CounterSet | None = None
+        self.is_withheld = False
+        """Whether the server does not let us offer parts that somebody wants, or holds."""
 
     def devices(self) -> list[Ranked]:
         """The card's devices, with the counters that they need."""
-        whole = [] if refusal(self._card, self._rules.ours) else [self._whole()]
-        partitions = self._partitions() if self._rules.counters_kept else []
-        shares = self._shares() if whole and self._rules.counters_kept else []
+        rules = self._rules
+        whole = [] if refusal(self._card, rules.ours) else [self._whole()]
+        partitions, shares = self._partitions(), self._shares() if whole else []
+        lost = [] if rules.counters_kept else partitions
+        if not (rules.counters_kept and rules.shares_kept):
+            lost, shares = [*lost, *shares], []
+        self.is_withheld = bool(lost)
+        if any(device.name in rules.ours for _, device in lost):
+            # The scheduler cannot know of the part, and would give out the card beside it.
+            return []
+        if not rules.counters_kept:
+            return whole
         if not partitions and not shares:
             return whole
         self._count(with_partitions=bool(partitions))

@@ -5,7 +5,8 @@ Woken by the adapter's inventory, by GPUClasses that come, go or get Ready, by c
 are prepared and given back, and by every change of our own slices: the kubelet
 deletes them when it starts and when no plugin was connected for 30 s (1.37), and
 anybody may edit them. Before the first inventory nothing is written, so a restart
-leaves what is published alone. What the server kept is compared with what was sent.
+leaves what is published alone. `rehearsing` asks before a write what the server would keep
+of it; what it did keep is compared with what was sent.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gpudeck import logs
 from gpudeck.api import attributes, conditions, core, labels, names, resource, resources
 from gpudeck.api.meta import ObjectMeta, OwnerReference
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
-from gpudeck.dra import adapters, events, metrics, offering, slices
+from gpudeck.dra import adapters, events, metrics, offering, rehearsing, slices
 from gpudeck.errors import NotFoundError, TerminalError, UnavailableError
 from gpudeck.kube import client, queueing, watching
 from gpudeck.kube.caching import Cache
@@ -65,6 +66,8 @@ class Publisher:
         """The devices that the API server holds, by name; None until something is known."""
         self.rejection = ""
         """Why the API server does not take our slices; empty while it does."""
+        self.withheld: frozenset[str] = frozenset()
+        """The cards, by whole device, of which it does not let us offer parts."""
         self._api = api
         self._adapter = adapter
         self._events = node_events
@@ -74,8 +77,7 @@ class Publisher:
         self._sent: dict[str, resource.ResourceSlice] = {}
         """What each slice was to become by our last write, with the version it then got."""
         self._generation = 0
-        self._taints_kept = True
-        self._counters_kept = True
+        self._rehearsal = rehearsing.Rehearsal(api, node_events)
         self._held = held
         self._policy = policy or Policy()
         self._parts: frozenset[str] = frozenset()
@@ -140,19 +142,20 @@ class Publisher:
             for device in each.spec.devices or ()
         }
         ours = self.ours()
-        rules = self._rules(ours)
-        wanted = offering.offer(cards.values(), rules, before=before)
+        wanted = offering.offer(cards.values(), self._rules(ours), before=before)
         try:
-            if not self._is_published(wanted):
-                await self._write(wanted)
+            while not self._is_published(wanted) and not await self._write(wanted):
+                # Each time less is kept than was thought, so this ends.
+                wanted = offering.offer(cards.values(), self._rules(ours), before=before)
         except TerminalError as error:
             log.error("The API server rejects our resource slices", error=error)
             self._events.slices_rejected(str(error))
             self._report({}, str(error))
             return REJECTED_SECONDS
+        self.withheld = wanted.withheld
         self._report({device.name: device for device in wanted.devices}, "")
         # What was given back a moment ago is looked at again when it counts no more.
-        return RELEASED_SECONDS if ours != self._held() else None
+        return RELEASED_SECONDS if ours != self._held() else self._rehearsal.again_seconds()
 
     def ours(self) -> frozenset[str]:
         """The devices that claims of this node hold, or held until a moment ago."""
@@ -163,6 +166,7 @@ class Publisher:
         return frozenset(self._released)
 
     def _rules(self, ours: frozenset[str]) -> offering.Rules:
+        kept = self._rehearsal.kept()
         return offering.Rules(
             vendor=self._adapter.vendor,
             classes=tuple(
@@ -173,8 +177,9 @@ class Publisher:
             ours=ours,
             shares=self._policy.shares(),
             effect=self._policy.effect,
-            taints_kept=self._taints_kept,
-            counters_kept=self._counters_kept,
+            taints_kept=kept.taints,
+            counters_kept=kept.counters,
+            shares_kept=kept.shares,
         )
 
     def _is_published(self, wanted: offering.Offer) -> bool:
@@ -189,7 +194,8 @@ class Publisher:
         plan = slices.plan(self._settled(), wanted.devices, wanted.counters, owner=owners[0])
         return not plan.delete and not plan.apply
 
-    async def _write(self, wanted: offering.Offer) -> None:
+    async def _write(self, wanted: offering.Offer) -> bool:
+        """Write; say whether it was done. It is not if the server would not keep all of it."""
         plan = slices.plan(
             self._settled(),
             wanted.devices,
@@ -197,6 +203,8 @@ class Publisher:
             owner=await self._owner(),
             last_generation=self._generation,
         )
+        if not await self._rehearsal.succeeds(plan, self._existing):
+            return False
         for obsolete in plan.delete:
             await self._delete(obsolete)
         for target in plan.apply:
@@ -209,6 +217,7 @@ class Publisher:
             applied=len(plan.apply),
             deleted=len(plan.delete),
         )
+        return True
 
     def _settled(self) -> list[resource.ResourceSlice]:
         """The slices; one that is as our last write left it counts as what was written.
@@ -264,28 +273,15 @@ class Publisher:
         )
         self._sent[target.metadata.name] = msgspec.structs.replace(target, metadata=meta)
         dropped = slices.differences(target, kept)
-        if not dropped:
-            return
-        log.warning("The API server did not keep fields as sent", fields=dropped)
-        self._events.fields_dropped(dropped)
-        if self._taints_kept and any(field.endswith(".taints") for field in dropped):
-            self._taints_kept = False
-            raise UnavailableError("the API server drops device taints", reason="FieldsDropped")
-        if self._counters_kept and any(field.endswith(_PARTITIONABLE) for field in dropped):
-            # Without them the scheduler would give out a card and its parts at the same time.
-            self._counters_kept = False
-            raise UnavailableError("the API server drops counters", reason="FieldsDropped")
+        if dropped and self._rehearsal.lacks(dropped):
+            # Another of several API servers answered the rehearsal.
+            raise UnavailableError("the API server drops fields", reason="FieldsDropped")
 
     def _report(self, published: dict[str, resource.Device], rejection: str) -> None:
         self.published, self.rejection = published, rejection
         metrics.published_devices.set(len(published))
         for listener in self._listeners:
             listener()
-
-
-_PARTITIONABLE = (".sharedCounters", ".consumesCounters", ".allowMultipleAllocations")
-"""Fields that API servers drop without the features DRAPartitionableDevices and
-DRAConsumableCapacity (on by default from Kubernetes 1.36)."""
 
 
 def _is_whole(device: str) -> bool:

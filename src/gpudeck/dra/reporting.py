@@ -118,7 +118,13 @@ class Reporter:
         gpu = await self._write(gpu, wanted, labels.MANAGER_ADAPTER)
         published = self._publisher.published
         if published is not None:
-            wanted = status.published_status(card, published, self._pool, self._publisher.rejection)
+            wanted = status.published_status(
+                card,
+                published,
+                self._pool,
+                rejection=self._publisher.rejection,
+                parts_withheld=_device_of(gpu) in self._publisher.withheld,
+            )
             await self._write(gpu, wanted, labels.MANAGER_DRA_PLUGIN)
 
     async def _write(

@@ -83,13 +83,18 @@ def published_status(
     card: adapter_pb2.Card | None,
     published: Mapping[str, resource.Device],
     pool: str,
+    *,
     rejection: str = "",
+    parts_withheld: bool = False,
 ) -> physicalgpu.PhysicalGPUStatus:
     """The field of the manager gpudeck-dra-plugin: the condition Published.
 
-    `rejection` is why the API server takes no slices at all, empty if it does.
+    `rejection` is why the API server takes no slices at all, empty if it does;
+    `parts_withheld` says that it does not let wanted or held parts of the card be offered.
     """
     condition = _published(card, published, pool)
+    if parts_withheld:
+        condition = _without_parts(condition)
     if rejection and condition.reason == _WITHHELD:
         condition = _not_published("ResourceSlicesRejected", rejection)
     return physicalgpu.PhysicalGPUStatus(conditions=[condition])
@@ -215,6 +220,25 @@ def _published(
         status=conditions.TRUE,
         reason="Published",
         message=f"Offered in pool {pool}: {_told(mine)}.{taint}",
+    )
+
+
+def _without_parts(condition: Condition) -> Condition:
+    if condition.reason == _WITHHELD:
+        return _not_published(
+            conditions.PARTS_WITHHELD,
+            "A claim holds a part of the card, and the API server does not keep the fields of "
+            "ResourceSlices that guard the rest (Kubernetes does from 1.36), so nothing of the "
+            "card is offered until the claim is gone.",
+        )
+    if condition.status != conditions.TRUE:
+        return condition
+    return Condition(
+        type=conditions.PUBLISHED,
+        status=conditions.TRUE,
+        reason=conditions.PARTS_WITHHELD,
+        message=f"{condition.message} Parts that GPUClasses select are not offered: the API server "
+        "does not keep the fields of ResourceSlices that guard them (Kubernetes does from 1.36).",
     )
 
 

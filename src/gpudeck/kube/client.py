@@ -180,6 +180,20 @@ class Client:
         kind = "application/apply-patch+yaml"
         return await self._typed("PATCH", path, type_, body=content, query=query, kind=kind)
 
+    async def rehearse(
+        self, resource: Resource, body: Wire | Mapping[str, Any], type_: type[T], *, manager: str
+    ) -> T:
+        """Return the object as `apply` would leave it, and change nothing (a dry run).
+
+        Tells what the API server keeps of the fields and what it refuses, without a version.
+        """
+        content = complete(resource, body)
+        meta = _metas.decode(content).metadata
+        path = path_of(resource, meta.namespace, meta.name)
+        query = {"fieldManager": manager, "force": "true", "dryRun": "All"}
+        kind = "application/apply-patch+yaml"
+        return await self._typed("PATCH", path, type_, body=content, query=query, kind=kind)
+
     async def merge_patch(
         self,
         resource: Resource,

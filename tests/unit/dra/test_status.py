@@ -37,7 +37,12 @@ def conditions(found: physicalgpu.PhysicalGPUStatus) -> dict[str, tuple[str, str
 def published(found: adapter_pb2.Card, **more: Any) -> Condition:
     offered = offering.offer([found], offering.Rules(vendor="nvidia", **more))
     by_name = {each.name: each for each in offered.devices}
-    (condition,) = status.published_status(found, by_name, "node-0").conditions or ()
+    (condition,) = (
+        status.published_status(
+            found, by_name, "node-0", parts_withheld=NAME in offered.withheld
+        ).conditions
+        or ()
+    )
     return condition
 
 
@@ -110,7 +115,7 @@ def test_published_tells_why_not() -> None:
     assert (found.status, found.reason, found.message) == ("False", "DriverNotLoaded", "Load it.")
     gone = status.published_status(None, {}, "node-0")
     assert conditions(gone) == {"Published": ("False", "CardNotSeen")}
-    rejected = status.published_status(card(), {}, "node-0", "spec.devices: too many")
+    rejected = status.published_status(card(), {}, "node-0", rejection="spec.devices: too many")
     assert conditions(rejected) == {"Published": ("False", "ResourceSlicesRejected")}
 
 
