@@ -87,6 +87,26 @@ async def test_applying_what_is_there_already_changes_nothing(
     assert again.metadata.resource_version == first.metadata.resource_version
 
 
+async def test_a_rehearsal_tells_what_an_apply_would_leave_and_changes_nothing(
+    connection: client.Client, namespace: str
+) -> None:
+    body = {"metadata": {"name": "one", "namespace": namespace}, "data": {"b": "2"}}
+    made = await connection.rehearse(CONFIG_MAP, body, ConfigMap, manager="second")
+    assert made.data == {"b": "2"}
+    with pytest.raises(errors.NotFoundError):
+        await connection.get(CONFIG_MAP, "one", ConfigMap, namespace=namespace)
+    first = await apply(connection, namespace, "first", a="1")
+    both = await connection.rehearse(CONFIG_MAP, body, ConfigMap, manager="second")
+    assert both.data == {"a": "1", "b": "2"}
+    found = await connection.get(CONFIG_MAP, "one", ConfigMap, namespace=namespace)
+    assert (found.data, found.metadata.resource_version) == (
+        {"a": "1"},
+        first.metadata.resource_version,
+    )
+    # What the second never owned does not go with it.
+    assert (await apply(connection, namespace, "second")).data == {"a": "1"}
+
+
 async def test_conditions_of_two_managers_are_merged_by_type(
     connection: client.Client, unique: str
 ) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.scenario.dra.conftest import NODE, World
 from tests.scenario.dra.standins import card, device, sick
+from tests.support import apistore
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resources
 from gpudeck.api.meta import Meta
-from gpudeck.dra import publishing, reporting
+from gpudeck.dra import publishing, rehearsing, reporting
 from gpudeck.kubelet import registering
 
 TAINT = "gpu.deckhouse.io/unhealthy"
@@ -443,9 +444,55 @@ async def test_a_server_that_drops_counters_gets_whole_cards_alone_and_is_told_o
         return plain(kind, key, value, write)
 
     monkeypatch.setattr(world.api.store, "apply", dropping)
+    add_physical_gpu(world, 0)
     world.adapter.show([splittable(0)])
     put_class(world, "halves")
     await world.until(lambda: "ResourceSliceFieldsDropped" in world.events())
+    assert await world.until(lambda: offered(world, 1)) == [device(0)]
+    await world.until(lambda: "not keep the fields" in published_text(world, 0))
+    # Not for a moment was a half offered that nothing guards.
+    stored = [each.value for each in world.api.store.history if each.kind[1] == "resourceslices"]
+    names = {found["name"] for each in stored for found in each["spec"].get("devices") or ()}
+    assert not [name for name in names if name.startswith("mig-")]
+
+
+async def test_a_server_that_was_updated_is_asked_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rehearsing, "AGAIN_SECONDS", 0.5)
+    plain = world.api.store.apply
+
+    def dropping(kind: Any, key: str, value: dict[str, Any], write: Any) -> dict[str, Any]:
+        if kind[1] == "resourceslices":
+            value["spec"].pop("sharedCounters", None)
+        return plain(kind, key, value, write)
+
+    with monkeypatch.context() as old:
+        old.setattr(world.api.store, "apply", dropping)
+        world.adapter.show([splittable(0)])
+        put_class(world, "halves")
+        await world.until(lambda: "ResourceSliceFieldsDropped" in world.events())
+        await world.until(lambda: offered(world, 1))
+    await world.until(lambda: offered(world, 3))
+    assert world.events().count("ResourceSliceFieldsDropped") == 1
+
+
+async def test_a_server_that_rejects_counters_gets_whole_cards_and_is_told_of(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = world.api.store.apply
+
+    def refusing(kind: Any, key: str, value: dict[str, Any], write: Any) -> dict[str, Any]:
+        if kind[1] == "resourceslices":
+            for each in value["spec"].get("devices") or ():
+                if "consumesCounters" in each:
+                    raise apistore.RefusedError(422, "Invalid", "counterSet: Invalid value")
+        return plain(kind, key, value, write)
+
+    monkeypatch.setattr(world.api.store, "apply", refusing)
+    world.adapter.show([splittable(0)])
+    put_class(world, "halves")
+    await world.until(lambda: "ResourceSlicePartsRejected" in world.events())
     assert await world.until(lambda: offered(world, 1)) == [device(0)]
 
 

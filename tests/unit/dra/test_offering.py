@@ -343,7 +343,38 @@ def test_all_devices_of_a_sick_card_are_tainted_with_the_effect_of_the_node() ->
 
 
 def test_a_server_that_drops_counters_is_offered_whole_cards_alone() -> None:
-    assert named(offer([hopper()], ANY_PART, SHARE, counters_kept=False)) == ["gpu-0000-01-00-0"]
+    found = offer([hopper()], ANY_PART, SHARE, counters_kept=False)
+    assert named(found) == ["gpu-0000-01-00-0"]
+    assert found.withheld == {"gpu-0000-01-00-0"}
+    assert found.devices[0].consumes_counters is None
+    assert not offer([hopper()], WHOLE, counters_kept=False).withheld
+
+
+def test_a_server_that_drops_shares_is_offered_cards_and_partitions() -> None:
+    found = offer([hopper()], ONE_G, SHARE, shares_kept=False)
+    assert {name.split("-")[0] for name in named(found)} == {"mig", "gpu"}
+    assert found.withheld == {"gpu-0000-01-00-0"}
+    assert all(each.consumes_counters for each in found.devices)
+    alone = offer([hopper()], SHARE, shares_kept=False)
+    assert named(alone) == ["gpu-0000-01-00-0"]
+    assert alone.counters == []
+
+
+@pytest.mark.parametrize(
+    ("held", "kept"),
+    [
+        ("mig-0000-01-00-0-2g20gb-14-2", {"counters_kept": False}),
+        ("share-0000-01-00-0", {"counters_kept": False}),
+        ("share-0000-01-00-0", {"shares_kept": False}),
+    ],
+)
+def test_beside_a_held_part_that_no_server_counts_nothing_of_its_card_is_offered(
+    held: str, kept: dict[str, bool]
+) -> None:
+    found = offer([hopper(), hopper(2)], ANY_PART, ours=frozenset({held}), **kept)
+    assert not [name for name in named(found) if "-0000-01-" in name]
+    assert "gpu-0000-02-00-0" in named(found)
+    assert "gpu-0000-01-00-0" in found.withheld
 
 
 def test_a_class_that_cannot_be_read_selects_nothing() -> None:

@@ -10,6 +10,7 @@ import pytest
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api.meta import Condition
 from gpudeck.api.v1alpha1 import physicalgpu
+from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.dra import offering, status
 
 NAME = "gpu-0000-01-00-0"
@@ -106,6 +107,18 @@ def test_published_tells_the_device_and_its_taint() -> None:
     sick = adapter_pb2.Health(verdict=adapter_pb2.VERDICT_UNHEALTHY, reason="GpuLost")
     assert published(card(health=sick)).message.endswith("It is tainted as unhealthy.")
     assert published(card(health=sick), taints_kept=False).reason == "Withheld"
+
+
+def test_published_tells_that_parts_are_withheld() -> None:
+    share = (GPUClassSpec(devices=["Share"]),)
+    found = published(card(), classes=share, counters_kept=False)
+    assert (found.status, found.reason) == ("True", "PartsWithheld")
+    assert found.message.startswith("Offered in pool node-0: whole. Parts that GPUClasses select")
+    held = frozenset({"share-0000-01-00-0"})
+    found = published(card(), ours=held, counters_kept=False)
+    assert (found.status, found.reason) == ("False", "PartsWithheld")
+    assert "until the claim is gone" in found.message
+    assert published(card(), counters_kept=False).reason == "Published"
 
 
 def test_published_tells_why_not() -> None:
