@@ -323,6 +323,8 @@ class ApiServer:
         target = self._target(request)
         if request.method == "GET":
             return await self._read(request, target)
+        if request.query.get("dryRun"):
+            return self._dry_run(request, target, body)
         if request.method == "POST":
             return self._create(request, target, body)
         if request.method == "DELETE":
@@ -330,10 +332,16 @@ class ApiServer:
             uid, version = wanted.get("uid"), wanted.get("resourceVersion")
             gone = self.store.delete(target.kind, target.key, uid=uid, version=version)
             return web.json_response(gone)
-        if request.query.get("dryRun"):
-            with self.store.rehearsal(target.kind, target.key):
-                return web.json_response(self._write(request, target, body))
         return web.json_response(self._write(request, target, body))
+
+    def _dry_run(self, request: web.Request, target: Target, body: Any) -> web.Response:
+        if request.method == "POST":
+            target.name = body.setdefault("metadata", {}).get("name") or apistore.generated("dry-")
+            body["metadata"]["name"] = target.name
+        with self.store.rehearsal(target.kind, target.key):
+            if request.method == "POST":
+                return self._create(request, target, body)
+            return web.json_response(self._write(request, target, body))
 
     async def _read(self, request: web.Request, target: Target) -> web.StreamResponse:
         if target.name:

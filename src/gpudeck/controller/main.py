@@ -172,13 +172,14 @@ class Controller:
             group.create_task(told, name="disruption")
             group.create_task(self._webhooks.lead(), name="webhooks")
 
-    async def _reconcile_class(self, name: str) -> None:
+    async def _reconcile_class(self, name: str) -> float | None:
         if name == _ALL:
             self._add_all_classes()
-        elif name == _SHIPPED:
+            return None
+        if name == _SHIPPED:
             await self._shipping.reconcile()
-        else:
-            await self._class_reconciler.reconcile(name)
+            return None
+        return await self._class_reconciler.reconcile(name)
 
     def _subscribe(self) -> None:
         self._pods.subscribe(self._attendance.pod_changed)

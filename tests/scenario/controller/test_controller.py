@@ -27,6 +27,7 @@ from gpudeck.api.resources import (
     RESOURCE_CLAIM,
 )
 from gpudeck.controller import main
+from gpudeck.controller.gpuclass import reconciler
 from gpudeck.controller.settings import Settings
 from gpudeck.kube.electing import Elector
 
@@ -166,6 +167,58 @@ async def test_a_device_class_of_somebody_else_is_left_alone_and_the_class_says_
             server.remove(DEVICE_CLASS, "h100")
             await server.until(lambda: ready(server, "h100").get("status") == "True")
             assert device_class(server, "h100") is not None
+
+
+async def test_where_extended_resources_are_dropped_the_device_class_is_written_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ApiServer() as server:
+        monkeypatch.setattr(server.store, "apply", dropping_names(server.store.apply))
+        monkeypatch.setattr(server.store, "replace", dropping_names(server.store.replace))
+        server.put(GPU_CLASS, gpus.gpu_class("h100", requirements=H100))
+        async with controller(server):
+            await server.until(lambda: ready(server, "h100").get("status") == "True")
+            for count in range(1, 4):
+                server.put(PHYSICAL_GPU, gpus.gpu(address=f"0000:{count:02x}:00.0"))
+                await server.until(functools.partial(matching, server, "h100", count))
+        assert len(own_writes(server, "deviceclasses")) == 1
+        made = device_class(server, "h100")
+        assert made is not None
+        assert "extendedResourceName" not in made["spec"]
+        # The webhook gives pods that ask for it their claims.
+        found = server.objects(GPU_CLASS)["h100"]["status"]
+        assert found["extendedResourceName"] == "gpu.deckhouse.io/h100"
+
+
+async def test_a_server_that_was_updated_is_given_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "AGAIN_SECONDS", 0.3)
+    async with ApiServer() as server:
+        server.put(GPU_CLASS, gpus.gpu_class("h100", requirements=H100))
+        with monkeypatch.context() as old:
+            old.setattr(server.store, "apply", dropping_names(server.store.apply))
+            async with controller(server):
+                await server.until(lambda: ready(server, "h100").get("status") == "True")
+                old.undo()
+                await server.until(
+                    lambda: "extendedResourceName" in (device_class(server, "h100") or {})["spec"]
+                )
+
+
+def dropping_names(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A write as an API server does it that maps no extended resources."""
+
+    def write(kind: Any, key: str, value: dict[str, Any], how: Any) -> dict[str, Any]:
+        if kind[1] == "deviceclasses":
+            value["spec"].pop("extendedResourceName", None)
+        found: dict[str, Any] = plain(kind, key, value, how)
+        return found
+
+    return write
+
+
+def matching(server: ApiServer, name: str, count: int) -> bool:
+    found = server.objects(GPU_CLASS)[name].get("status", {})
+    return bool(found.get("matching", {}).get("gpus") == count)
 
 
 async def test_two_classes_of_one_resource_name_end_with_one_and_the_other_says_why() -> None:

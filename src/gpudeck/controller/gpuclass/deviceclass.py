@@ -45,6 +45,20 @@ def wanted(gpu_class: GPUClass, resource_name: str) -> DeviceClass:
     )
 
 
+def without_name(target: DeviceClass) -> DeviceClass:
+    """Return the DeviceClass as API servers keep it that map no extended resources."""
+    if target.spec is None:
+        return target
+    spec = msgspec.structs.replace(target.spec, extended_resource_name=None)
+    return msgspec.structs.replace(target, spec=spec)
+
+
+def has_lost_name(found: DeviceClass, target: DeviceClass) -> bool:
+    """Say whether the server dropped the extended resource name (1.34 and 1.35 as shipped)."""
+    have, want = found.spec or DeviceClassSpec(), target.spec or DeviceClassSpec()
+    return bool(want.extended_resource_name) and not have.extended_resource_name
+
+
 def _config(spec: GPUClassSpec) -> list[ClassConfig] | None:
     """Return how the driver is to share a card; None for classes without shares."""
     if gpuclass.SHARE not in selectors.kinds(spec):

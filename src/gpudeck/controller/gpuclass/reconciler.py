@@ -8,6 +8,8 @@ one worker, since classes depend on each other by their extended resource names.
 
 from __future__ import annotations
 
+import asyncio
+
 from gpudeck import errors, logs
 from gpudeck.api import conditions, labels
 from gpudeck.api.resource import DeviceClass
@@ -20,6 +22,10 @@ from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 
 _log = logs.get(__name__)
+
+AGAIN_SECONDS = 600.0
+"""After which a server that dropped an extended resource name is given it again: it may have
+been updated."""
 
 
 class Reconciler:
@@ -38,18 +44,34 @@ class Reconciler:
         self._device_classes = device_classes
         self._cards = cards
         self._report = report
+        self._nameless: dict[str, float] = {}
+        """The classes whose extended resource name was dropped, and when, in the loop's time."""
 
-    async def reconcile(self, name: str) -> None:
-        """Bring the class of that name, or its absence, about."""
+    async def reconcile(self, name: str) -> float | None:
+        """Bring the class of that name, or its absence, about.
+
+        Returns when to come again, in seconds; None if nothing is to be tried again.
+        """
         gpu_class = self._classes.objects.get(name)
         if gpu_class is None:
+            self._nameless.pop(name, None)
             await self._remove_orphan(name)
         elif gpu_class.metadata.deletion_timestamp is None:
             outcome = await self._keep(gpu_class)
             await self._write_status(gpu_class, outcome)
+            return self._again_seconds(name)
+        return None
+
+    def _again_seconds(self, name: str) -> float | None:
+        since = self._nameless.get(name)
+        if since is None:
+            return None
+        return max(since + AGAIN_SECONDS - asyncio.get_running_loop().time(), 0.0)
 
     async def _keep(self, gpu_class: GPUClass) -> statuses.Outcome:
         name = gpu_class.metadata.name
+        if self._again_seconds(name) == 0:
+            del self._nameless[name]
         found = self._device_classes.objects.get(name) or await self._look(name)
         if found is not None and not deviceclass.is_ours(found):
             return statuses.Outcome(
@@ -66,7 +88,9 @@ class Reconciler:
             target = deviceclass.wanted(gpu_class, wanted_name)
         except errors.InvalidError as error:
             return statuses.Outcome(ready=False, reason=error.reason, message=error.message)
-        if found is None or deviceclass.has_drifted(found, target):
+        # What the server drops would otherwise be written again with every change of a card.
+        expected = deviceclass.without_name(target) if name in self._nameless else target
+        if found is None or deviceclass.has_drifted(found, expected):
             await self._apply(gpu_class, found, target)
         if conflict:
             reason = conditions.EXTENDED_RESOURCE_CONFLICT
@@ -87,14 +111,20 @@ class Reconciler:
         applied = await self._client.apply(
             DEVICE_CLASS, target, DeviceClass, manager=labels.MANAGER_CONTROLLER
         )
+        self._nameless.pop(name, None)
+        if deviceclass.has_lost_name(applied, target):
+            self._nameless[name] = asyncio.get_running_loop().time()
+            target = deviceclass.without_name(target)
         if deviceclass.spec_has_drifted(applied, target):
-            await self._client.merge_patch(
+            applied = await self._client.merge_patch(
                 DEVICE_CLASS,
                 name,
                 deviceclass.spec_patch(target),
                 DeviceClass,
                 manager=labels.MANAGER_CONTROLLER,
             )
+        if found and found.metadata.resource_version == applied.metadata.resource_version:
+            return
         metrics.writes.labels("DeviceClass").inc()
         _log.info("Wrote DeviceClass", name=name, created=found is None)
         self._report.device_class_written(gpu_class, created=found is None)
