@@ -24,7 +24,7 @@ from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller import attendance, disruption, events, keeping, metrics
 from gpudeck.controller.admission import webhooks
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
-from gpudeck.controller.gpuclass import shipped, shipping, tally
+from gpudeck.controller.gpuclass import shipped, shipping, tally, withholding
 from gpudeck.controller.physicalgpu import holdings
 from gpudeck.controller.physicalgpu import reconciler as gpu_reconciler
 from gpudeck.controller.settings import Settings
@@ -90,6 +90,7 @@ class Controller:
         )
         self._held = holdings.Holdings()
         self._cards = tally.Tally()
+        self._withheld = withholding.Withheld()
         self._gpu_queue = Queue("physicalgpu")
         self._class_queue = Queue("gpuclass")
         self._gpu_reconciler = gpu_reconciler.Reconciler(
@@ -101,7 +102,12 @@ class Controller:
             lost_seconds=settings.lost_seconds,
         )
         self._class_reconciler = class_reconciler.Reconciler(
-            client, self._classes, self._device_classes, self._cards, report
+            client,
+            self._classes,
+            self._device_classes,
+            self._cards,
+            report,
+            withheld=self._withheld,
         )
         self._shipping = shipping.Shipping(
             client, self._classes, self._cards, self._held, choice=settings.partition_classes
@@ -195,6 +201,8 @@ class Controller:
         if self._disruption.follow(change.key, change.new):
             self._pods_queue.add(change.key)
         self._recount(change.old, change.new)
+        if self._withheld.change(change.old, change.new):
+            self._class_queue.add(_ALL, self._settings.count_seconds)
 
     def _recount(
         self,

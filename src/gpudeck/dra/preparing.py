@@ -264,11 +264,7 @@ class Preparer:
         devices = [self._described(device) for device in fetched.devices]
         before = content.claims.get(claim.uid)
         # By name: what was found after the checkpoint was lost has little else.
-        if (
-            before is not None
-            and before.holds_made
-            and _names(before.devices) != _names(devices)
-        ):
+        if before is not None and before.holds_made and _names(before.devices) != _names(devices):
             raise UnavailableError(
                 f"claim {claim}: what was made for its last allocation is still to be removed",
                 reason="DeviceBeingReleased",

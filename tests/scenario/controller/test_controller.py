@@ -190,6 +190,28 @@ async def test_where_extended_resources_are_dropped_the_device_class_is_written_
         assert found["extendedResourceName"] == "gpu.deckhouse.io/h100"
 
 
+async def test_a_class_of_parts_says_that_cards_are_not_offered_in_parts() -> None:
+    async with ApiServer() as server:
+
+        def said(name: str) -> str:
+            found = server.objects(GPU_CLASS)[name].get("status") or {}
+            return str(found.get("message"))
+
+        server.put(GPU_CLASS, gpus.gpu_class("small", devices=["Partition"]))
+        server.put(GPU_CLASS, gpus.gpu_class("whole"))
+        card = gpus.gpu()
+        for each in card["status"]["conditions"]:
+            if each["type"] == "Published":
+                each["reason"] = "PartsWithheld"
+        server.put(PHYSICAL_GPU, card)
+        async with controller(server):
+            await server.until(lambda: "1 of the cards is not offered in parts" in said("small"))
+            await server.until(lambda: "1 of 1" in said("whole"))
+            assert "in parts" not in said("whole")
+            server.put(PHYSICAL_GPU, gpus.gpu())
+            await server.until(lambda: "not offered in parts" not in said("small"))
+
+
 async def test_a_server_that_was_updated_is_given_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciler, "AGAIN_SECONDS", 0.3)
     async with ApiServer() as server:

@@ -16,7 +16,7 @@ from gpudeck.api.resource import DeviceClass
 from gpudeck.api.resources import DEVICE_CLASS, GPU_CLASS
 from gpudeck.api.v1alpha1.gpuclass import GPUClass, GPUClassStatus, asked_name, mapped_name
 from gpudeck.controller import events, metrics
-from gpudeck.controller.gpuclass import conflicts, deviceclass, statuses, tally
+from gpudeck.controller.gpuclass import conflicts, deviceclass, statuses, tally, withholding
 from gpudeck.kube import recording
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
@@ -38,11 +38,14 @@ class Reconciler:
         device_classes: Cache[DeviceClass],
         cards: tally.Tally,
         report: events.Events,
+        *,
+        withheld: withholding.Withheld,
     ) -> None:
         self._client = client
         self._classes = classes
         self._device_classes = device_classes
         self._cards = cards
+        self._withheld = withheld
         self._report = report
         self._nameless: dict[str, float] = {}
         """The classes whose extended resource name was dropped, and when, in the loop's time."""
@@ -131,7 +134,8 @@ class Reconciler:
 
     async def _write_status(self, gpu_class: GPUClass, outcome: statuses.Outcome) -> None:
         counts = self._count(gpu_class)
-        wanted = statuses.of(gpu_class, outcome, counts, recording.timestamp())
+        note = self._note(gpu_class) if outcome.ready else ""
+        wanted = statuses.of(gpu_class, outcome, counts, recording.timestamp(), note=note)
         if wanted == gpu_class.status:
             return
         body = {"metadata": {"name": gpu_class.metadata.name}, "status": wanted}
@@ -154,6 +158,12 @@ class Reconciler:
             return self._cards.of(gpu_class.spec)
         except errors.InvalidError:
             return tally.Counts()
+
+    def _note(self, gpu_class: GPUClass) -> str:
+        try:
+            return self._withheld.sentence(gpu_class.spec)
+        except errors.InvalidError:
+            return ""
 
     async def _remove_orphan(self, name: str) -> None:
         found = self._device_classes.objects.get(name)

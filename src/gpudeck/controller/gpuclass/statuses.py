@@ -35,8 +35,13 @@ def ready(name: str, resource_name: str) -> Outcome:
     )
 
 
-def of(gpu_class: GPUClass, outcome: Outcome, counts: Counts, now: str) -> GPUClassStatus:
-    """Return the whole status; `now` is when a condition changes, if one does."""
+def of(
+    gpu_class: GPUClass, outcome: Outcome, counts: Counts, now: str, *, note: str = ""
+) -> GPUClassStatus:
+    """Return the whole status; `now` is when a condition changes, if one does.
+
+    `note` is what else there is to say of the class, a part of a sentence.
+    """
     old = gpu_class.status.conditions if gpu_class.status else None
     condition = Condition(
         type=conditions.READY,
@@ -53,7 +58,7 @@ def of(gpu_class: GPUClass, outcome: Outcome, counts: Counts, now: str) -> GPUCl
         matching=Matching(gpus=counts.gpus, devices=counts.devices),
         free=None if gpuclass.SHARE in chosen else counts.free,
         allocated=counts.allocated,
-        message=_sentence(outcome, counts, chosen),
+        message="; ".join(filter(None, (_sentence(outcome, counts, chosen), note))),
     )
 
 
