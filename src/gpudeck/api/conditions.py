@@ -17,6 +17,11 @@ TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 PARTS_WITHHELD = "PartsWithheld"
 """Reason of Published: the API server does not let parts of the card be offered safely."""
+PARTS_UNGUARDED = (
+    "the API server does not keep the fields of ResourceSlices that guard parts of a card "
+    "(Kubernetes does from 1.36)"
+)
+"""Why parts are withheld, as part of a sentence."""
 DEVICE_CLASS_READY = "DeviceClassReady"
 """Ready=True of a GPUClass: claims and pods can name it."""
 DEVICE_CLASS_CONFLICT = "DeviceClassConflict"

@@ -227,9 +227,8 @@ def _without_parts(condition: Condition) -> Condition:
     if condition.reason == _WITHHELD:
         return _not_published(
             conditions.PARTS_WITHHELD,
-            "A claim holds a part of the card, and the API server does not keep the fields of "
-            "ResourceSlices that guard the rest (Kubernetes does from 1.36), so nothing of the "
-            "card is offered until the claim is gone.",
+            f"A claim holds a part of the card, and {conditions.PARTS_UNGUARDED}, so nothing of "
+            "the card is offered until the claim is gone.",
         )
     if condition.status != conditions.TRUE:
         return condition
@@ -237,8 +236,8 @@ def _without_parts(condition: Condition) -> Condition:
         type=conditions.PUBLISHED,
         status=conditions.TRUE,
         reason=conditions.PARTS_WITHHELD,
-        message=f"{condition.message} Parts that GPUClasses select are not offered: the API server "
-        "does not keep the fields of ResourceSlices that guard them (Kubernetes does from 1.36).",
+        message=f"{condition.message} Parts that GPUClasses select are not offered: "
+        f"{conditions.PARTS_UNGUARDED}.",
     )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpudeck.api import quantities, selectors
+from gpudeck.api import conditions, quantities, selectors
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.api.v1alpha1.physicalgpu import PartitionSupport, PhysicalGPU
@@ -34,6 +34,9 @@ def obstacle(spec: GPUClassSpec, gpu: PhysicalGPU) -> Obstacle | None:
     current = status.current_state if status else None
     mode = current.partitioning.mode if current and current.partitioning else ""
     support = _support(gpu)
+    published = conditions.find(status.conditions if status else None, conditions.PUBLISHED)
+    if published is not None and published.reason == conditions.PARTS_WITHHELD:
+        return Reason.NOT_PUBLISHED, f"its parts are not: {conditions.PARTS_UNGUARDED}"
     if kinds == [gpuclass.PARTITION] and mode == "Disabled" and support and not support.dynamic:
         return (
             Reason.PARTITIONING_OFF,

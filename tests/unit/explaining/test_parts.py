@@ -216,6 +216,18 @@ def test_a_node_that_keeps_no_mps_daemons_is_told() -> None:
     ]
 
 
+@pytest.mark.parametrize("asked", [ASK_PART, {"nvidia.com/gpu.shared": 1}])
+def test_a_server_that_would_not_guard_parts_is_named(asked: dict[str, int]) -> None:
+    withheld = card(0)
+    for each in withheld["status"]["conditions"]:
+        if each["type"] == "Published":
+            each["reason"] = "PartsWithheld"
+    answer = explain(asked, withheld, make.resource_slice(DRIVER, "node-0", whole(0)))
+    ((reason, detail),) = [(each.reason, each.detail) for each in answer.verdicts]
+    assert reason == "NotPublished"
+    assert detail.startswith("its parts are not: the API server does not keep the fields")
+
+
 def test_a_taint_rule_is_named() -> None:
     rule = {
         "kind": "DeviceTaintRule",

@@ -46,10 +46,7 @@ class Withheld:
         if not count:
             return ""
         cards = "1 of the cards is" if count == 1 else f"{count} of the cards are"
-        return (
-            f"{cards} not offered in parts, because the API server does not keep the fields of "
-            "ResourceSlices that guard them (Kubernetes does from 1.36)"
-        )
+        return f"{cards} not offered in parts, because {conditions.PARTS_UNGUARDED}"
 
 
 def _traits(gpu: PhysicalGPU | None) -> Traits | None:
