@@ -49,7 +49,8 @@ test: check programs fast qemu-test lab-test ## Everything that guards the proje
 
 test-skew: setup ## Tests of the API against the oldest Kubernetes, 1.34 (builds its API server once)
 	programs=$$(nice $(BIN)/python -m gpudeck.lab.toolchain oldest) && \
-	  GPUDECK_TOOLCHAIN_BIN=$$programs $(BIN)/pytest -q tests/contract/api tests/contract/chart tests/contract/controller tests/contract/dra tests/contract/kube
+	  GPUDECK_TOOLCHAIN_BIN=$$programs \
+	  $(BIN)/pytest -q $(addprefix tests/contract/,api chart cli controller dra kube)
 
 soak: setup ## The end-to-end tests, long: random kills, many rounds
 	GPUDECK_SOAK=1 $(BIN)/pytest -q tests/lab --timeout 7200

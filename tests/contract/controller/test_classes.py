@@ -141,3 +141,42 @@ async def test_an_edit_by_somebody_else_is_healed(kubeconfig: str) -> None:
             resources.DEVICE_CLASS, "any", {"spec": {"selectors": None}}, dict, manager="other"
         )
         await expect.eventually(selectors, 1)
+
+
+ROUGH: dict[str, Any] = {
+    "products": ["*H100*", "A*"],
+    "memory": {"min": "9G", "max": "90Gi"},
+    "driverVersion": {"min": "550", "max": "600.1"},
+    "computeCapability": {"min": "8.0"},
+    "architectures": ["Hopper", "Ampere"],
+}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"devices": ["Whole", "Partition", "Share"], "requirements": ROUGH},
+        {"devices": ["Partition"], "partition": {"profiles": ["1g.10gb"]}},
+        {"devices": ["Partition", "Share"], "partition": {"memory": {"min": "9G"}}},
+        {
+            "devices": ["Share"],
+            "share": {"memory": {"default": "8Gi", "max": "16Gi"}, "cores": {"default": 25}},
+        },
+    ],
+)
+async def test_every_kind_of_class_becomes_a_device_class(
+    kubeconfig: str, spec: dict[str, Any]
+) -> None:
+    async with await Client.connect(kubeconfig) as admin, controller(kubeconfig):
+        await admin.create(resources.GPU_CLASS, {"metadata": {"name": "kind"}, "spec": spec}, dict)
+
+        async def reason() -> str:
+            found = await admin.get(resources.GPU_CLASS, "kind", dict)
+            for each in (found.get("status") or {}).get("conditions", ()):
+                return f"{each['reason']}: {each['message']}".partition(";")[0]
+            return ""
+
+        try:
+            await expect.eventually(reason, "DeviceClassReady: claims name DeviceClass kind")
+        finally:
+            await admin.delete(resources.GPU_CLASS, "kind")
