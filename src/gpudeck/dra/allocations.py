@@ -7,6 +7,8 @@ the name of its main request (Kubernetes 1.37), so that is what is answered.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from gpudeck.api import attributes, deviceconfigs, labels, names, quantities, resource
@@ -62,6 +64,12 @@ class HeldDevice(Wire):
             return False
         return named.profile_id is not None or named.mps
 
+    @property
+    def is_partition(self) -> bool:
+        """Whether a partition of a card is made for the claim."""
+        named = names.parse_device(self.name)
+        return self.is_made and named is not None and named.profile_id is not None
+
     def excludes(self, other: HeldDevice) -> bool:
         """Whether two claims must not hold the devices at the same time."""
         if self.admin_access or other.admin_access:
@@ -77,6 +85,22 @@ class HeldDevice(Wire):
         return mine.start < theirs.start + (other.size or 1) and theirs.start < mine.start + (
             self.size or 1
         )
+
+
+def same(before: Sequence[HeldDevice], now: Sequence[HeldDevice]) -> bool:
+    """Whether both are one allocation: the same devices for the same requests.
+
+    What was found in a CDI spec has no requests, and those say nothing then.
+    """
+    found = {each.key: each for each in before}
+    wanted = {each.key: each for each in now}
+    return found.keys() == wanted.keys() and all(_agrees(found[key], wanted[key]) for key in found)
+
+
+def _agrees(before: HeldDevice, now: HeldDevice) -> bool:
+    is_known = bool(before.requests and now.requests)
+    is_admin = bool(before.admin_access), bool(now.admin_access)
+    return not is_known or (before.requests == now.requests and is_admin[0] == is_admin[1])
 
 
 def devices(claim: resource.ResourceClaim, wanted: Reference, node: str) -> list[HeldDevice]:

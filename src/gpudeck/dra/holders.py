@@ -35,6 +35,23 @@ async def check_free(
             await _resolve(api, content, (uid, entry), sorted(taken))
 
 
+def alone(content: Content, uid: str) -> list[HeldDevice]:
+    """The devices of a claim that no other claim has: what is removed is removed for all.
+
+    Two have one partition only after the checkpoint was lost, since a CDI spec does not
+    tell who merely looks on; the last of them to go takes it along.
+    """
+    others = {
+        device.name
+        for other, entry in content.claims.items()
+        if other != uid and entry.state is not State.RELEASED
+        for device in entry.devices
+        if device.is_partition
+    }
+    held = {device.key: device for device in content.claims[uid].devices}
+    return [device for device in held.values() if device.name not in others]
+
+
 async def _resolve(
     api: client.Client, content: Content, holder: tuple[str, Entry], devices: Iterable[str]
 ) -> None:

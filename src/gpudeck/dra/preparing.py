@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepare and unprepare claims: the flow of the kubelet's two calls.
 
-A claim that is prepared already is answered from the checkpoint, without the API server
-or the adapter; only its CDI spec is looked after, and made anew when the driver's version
-has changed since, because the files that it names are gone then. Another claim needs its
-object from the API, free devices and the adapter's edits; then, in this order:
+A claim that is prepared already is answered from the checkpoint, if need be without the
+API server and the adapter; only its CDI spec is looked after, and made anew when the
+driver's version has changed since, because the files that it names are gone then. Where
+the API server answers and has allocated it anew meanwhile (a kubelet that has lost its
+state does not give back what was before), its earlier devices are released first. Another
+claim needs its object from the API, free devices and the adapter's edits; then, in this order:
 PrepareStarted in the checkpoint, the adapter, the CDI specs, PrepareCompleted. So a kill at
 any point leaves a state from which the next call, or `ledger.clean`, goes on. Unprepare
 works backwards and needs neither: what the adapter made (a partition,
@@ -42,6 +44,9 @@ from gpudeck.errors import GpudeckError, NotFoundError, UnavailableError
 from gpudeck.kube import client
 
 log = logs.get(__name__)
+
+COMPARE_SECONDS = 2.0
+"""How long the API server may take to say whether a prepared claim was allocated anew."""
 
 Outcome = Entry | GpudeckError
 """The entry of a prepared claim, or why there is none."""
@@ -97,34 +102,52 @@ class Preparer:
         Raises BusyError when other claims keep the node busy.
         """
         known = self._ledger.glance()
-        needed = [claim for claim in claims if not _is_completed(known, claim)]
-        fetched = await self._fetch(needed)
-        if any(not isinstance(each, GpudeckError) for each in fetched.values()):
+        fetched = await self._fetch(claims, known)
+        away: GpudeckError | None = None
+        if any(_is_to_be_made(known, uid, each) for uid, each in fetched.items()):
             try:
                 await self._adapter.reach()
             except UnavailableError as error:
-                fetched = {
-                    uid: each if isinstance(each, GpudeckError) else error
-                    for uid, each in fetched.items()
-                }
+                away = error
         async with self._ledger.opened() as content:
-            return await self._prepare(content, claims, fetched)
+            recovering.place(content, self._placed)
+            await self._drop_earlier(content, claims, fetched)
+            return await self._prepare(content, claims, fetched, away)
 
     async def unprepare(self, claims: Sequence[Reference]) -> dict[str, GpudeckError | None]:
         """Give claims back; unknown ones succeed. Neither API server nor adapter is needed."""
         known = self._ledger.glance()
         refused = await self._give_back(known, claims)
         async with self._ledger.opened() as content:
-            done = [claim for claim in claims if claim.uid not in refused]
-            # What others may hold next is removed under the lock.
-            parts = [
-                each
-                for each in done
-                if (entry := content.claims.get(each.uid)) is not None and entry.holds_made
-            ]
-            late = await self._remove(content, parts)
-            await ledger.whole(self._forget, content, [each.uid for each in done], late)
+            await self._drop(content, [claim for claim in claims if claim.uid not in refused])
         return {claim.uid: refused.get(claim.uid) for claim in claims}
+
+    async def _drop(self, content: Content, claims: Sequence[Reference]) -> None:
+        # What others may hold next is removed under the lock.
+        parts = [
+            each
+            for each in claims
+            if (entry := content.claims.get(each.uid)) is not None and entry.holds_made
+        ]
+        late = await self._remove(content, parts)
+        await ledger.whole(self._forget, content, [each.uid for each in claims], late)
+
+    async def _drop_earlier(
+        self, content: Content, claims: Sequence[Reference], fetched: Mapping[str, Fetched]
+    ) -> None:
+        """Give back what claims held before they were allocated anew."""
+        moved = [
+            claim
+            for claim in claims
+            if (entry := content.claims.get(claim.uid)) is not None
+            and entry.state is not State.RELEASED
+            and _is_moved(entry, fetched[claim.uid])
+        ]
+        if not moved:
+            return
+        log.warning("Claims were allocated anew", claims=",".join(map(str, moved)))
+        refused = await self._give_back(content, moved)
+        await self._drop(content, [claim for claim in moved if claim.uid not in refused])
 
     async def release(self) -> bool:
         """Have the adapter remove what claims that were given back have left; may be repeated.
@@ -156,25 +179,40 @@ class Preparer:
         """Have what was made for claims undone; the UIDs of those of which it is still to be."""
         if not claims:
             return set()
-        asked = [(claim, content.claims[claim.uid].devices) for claim in claims]
         if not self._adapter.is_connected:
             return {claim.uid for claim in claims}
-        request = adapter_pb2.UnprepareRequest(
-            claims=[self._claim_request(claim, devices) for claim, devices in asked]
-        )
+        asked, late = [], set[str]()
+        for claim in claims:
+            try:
+                asked.append(self._removal(claim, holders.alone(content, claim.uid)))
+            except UnavailableError as error:
+                log.warning("What was made cannot be undone yet", uid=claim.uid, why=error)
+                late.add(claim.uid)
         try:
-            answer = await self._adapter.unprepare(request)
+            answer = await self._adapter.unprepare(adapter_pb2.UnprepareRequest(claims=asked))
         except UnavailableError as error:
             log.warning("Cannot undo what was made now", error=error)
             return {claim.uid for claim in claims}
-        late = [each for each in answer.claims if each.HasField("error")]
-        for each in late:
-            log.warning("What was made cannot be undone yet", uid=each.uid, why=each.error.message)
-        return {each.uid for each in late}
+        for each in answer.claims:
+            if each.HasField("error"):
+                why = each.error.message
+                log.warning("What was made cannot be undone yet", uid=each.uid, why=why)
+                late.add(each.uid)
+        return late
 
-    async def _fetch(self, claims: Sequence[Reference]) -> dict[str, Fetched]:
+    async def _fetch(self, claims: Sequence[Reference], known: Content) -> dict[str, Fetched]:
         """What each claim is allocated on this node, from the API server."""
-        found = await asyncio.gather(*(self._allocated(claim) for claim in claims))
+
+        async def fetch(claim: Reference) -> Fetched:
+            if not _is_completed(known, claim):
+                return await self._allocated(claim)
+            try:
+                async with asyncio.timeout(COMPARE_SECONDS):
+                    return await self._allocated(claim)
+            except TimeoutError:
+                return UnavailableError(f"the API server has not told of claim {claim} in time")
+
+        found = await asyncio.gather(*map(fetch, claims))
         return {claim.uid: each for claim, each in zip(claims, found, strict=True)}
 
     async def _allocated(self, claim: Reference) -> Fetched:
@@ -194,8 +232,13 @@ class Preparer:
             return error
 
     async def _prepare(
-        self, content: Content, claims: Sequence[Reference], fetched: dict[str, Fetched]
+        self,
+        content: Content,
+        claims: Sequence[Reference],
+        fetched: Mapping[str, Fetched],
+        away: GpudeckError | None,
     ) -> dict[str, Outcome]:
+        """`away` says why the adapter cannot be asked."""
         outcomes: dict[str, Outcome] = {}
         fresh: list[Fresh] = []
         await self._release(content)
@@ -205,7 +248,9 @@ class Preparer:
                 if entry is not None and entry.state is State.COMPLETED:
                     outcomes[claim.uid] = await self._repeat(content, claim, entry)
                 else:
-                    fresh.append(await self._begin(content, claim, fetched.get(claim.uid)))
+                    found = fetched[claim.uid]
+                    wanted = found if away is None or isinstance(found, GpudeckError) else away
+                    fresh.append(await self._begin(content, claim, wanted))
             except GpudeckError as error:
                 outcomes[claim.uid] = error
         if fresh:
@@ -251,20 +296,15 @@ class Preparer:
         found = (self._find(each) for each in devices)
         return next((card.driver.version for card in found if card and card.driver.version), None)
 
-    async def _begin(self, content: Content, claim: Reference, fetched: Fetched | None) -> Fresh:
+    async def _begin(self, content: Content, claim: Reference, fetched: Fetched) -> Fresh:
         """Check everything that may refuse a claim and enter it, in memory, as started."""
-        if fetched is None:
-            raise UnavailableError(
-                f"claim {claim} was unprepared at this moment", reason="ClaimChanged"
-            )
         if isinstance(fetched, GpudeckError):
             raise fetched
         if content.is_partial:
             await self._add_claims(content)
         devices = [self._described(device) for device in fetched.devices]
         before = content.claims.get(claim.uid)
-        # By name: what was found after the checkpoint was lost has little else.
-        if before is not None and before.holds_made and _names(before.devices) != _names(devices):
+        if before is not None and before.holds_made and _is_moved(before, fetched):
             raise UnavailableError(
                 f"claim {claim}: what was made for its last allocation is still to be removed",
                 reason="DeviceBeingReleased",
@@ -279,7 +319,7 @@ class Preparer:
     async def _add_claims(self, content: Content) -> None:
         """Finish a rebuilt checkpoint with the claims that the API server knows."""
         listed = await self._api.list(resources.RESOURCE_CLAIM, resource.ResourceClaim)
-        recovering.add_claims(content, listed.items, self._node_name)
+        recovering.add_claims(content, listed.items, self._node_name, self._placed)
         content.is_partial = False
 
     async def _finish(self, content: Content, fresh: Sequence[Fresh]) -> dict[str, Outcome]:
@@ -384,6 +424,19 @@ class Preparer:
             ],
         )
 
+    def _removal(self, claim: Reference, devices: Sequence[HeldDevice]) -> adapter_pb2.ClaimRequest:
+        """Like `_claim_request`, for Unprepare. Raises UnavailableError for an unread card."""
+        asked = (requesting.removal(each, self._find(each)) for each in devices)
+        return adapter_pb2.ClaimRequest(
+            claim=adapter_pb2.ClaimReference(
+                uid=claim.uid, namespace=claim.namespace, name=claim.name
+            ),
+            devices=[each for each in asked if each is not None],
+        )
+
+    def _placed(self, device: HeldDevice) -> HeldDevice:
+        return requesting.placed(device, self._find(device))
+
     def _find(self, device: HeldDevice) -> adapter_pb2.Card | None:
         """The card that a device is or is a part of, as the adapter told of it last."""
         address = names.address_of_device(device.name)
@@ -417,7 +470,7 @@ class Preparer:
         if not entries or not self._adapter.is_connected:
             return {}
         request = adapter_pb2.UnprepareRequest(
-            claims=[self._claim_request(claim, entry.devices) for claim, entry in entries]
+            claims=[self._removal(claim, entry.devices) for claim, entry in entries]
         )
         try:
             answer = await self._adapter.unprepare(request)
@@ -446,10 +499,6 @@ def _keys(devices: Iterable[HeldDevice]) -> list[str]:
     return [device.key for device in devices]
 
 
-def _names(devices: Iterable[HeldDevice]) -> set[str]:
-    return {device.name for device in devices}
-
-
 def _given(answer: adapter_pb2.PreparedClaim | None) -> dict[str, Given]:
     return {
         each.name: Given(
@@ -459,6 +508,19 @@ def _given(answer: adapter_pb2.PreparedClaim | None) -> dict[str, Given]:
         )
         for each in (answer.devices if answer is not None else ())
     }
+
+
+def _is_moved(entry: Entry, fetched: Fetched) -> bool:
+    """Whether the API server has allocated the claim anew since its entry was made."""
+    return isinstance(fetched, Allocated) and not allocations.same(entry.devices, fetched.devices)
+
+
+def _is_to_be_made(content: Content, uid: str, fetched: Fetched) -> bool:
+    """Whether the adapter will be needed for a claim."""
+    entry = content.claims.get(uid)
+    if entry is None or entry.state is not State.COMPLETED:
+        return not isinstance(fetched, GpudeckError)
+    return _is_moved(entry, fetched)
 
 
 def _is_completed(content: Content, claim: Reference) -> bool:

@@ -10,7 +10,7 @@ still run; the kubelet unprepares such a claim when its containers have ended.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -34,7 +34,21 @@ def from_specs(specs: Mapping[str, bytes]) -> dict[str, Entry]:
     return found
 
 
-def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node: str) -> None:
+Placed = Callable[[HeldDevice], HeldDevice]
+"""Gives a partition its size, as its card tells it, where it has none."""
+
+
+def place(content: Content, placed: Placed) -> None:
+    """Give sizes to the partitions that have none: by them overlaps are found."""
+    for uid, entry in content.claims.items():
+        if any(each.is_partition and each.size is None for each in entry.devices):
+            devices = [placed(each) for each in entry.devices]
+            content.claims[uid] = msgspec.structs.replace(entry, devices=devices)
+
+
+def add_claims(
+    content: Content, claims: Iterable[resource.ResourceClaim], node: str, placed: Placed
+) -> None:
     """Add the claims that are in use on this node, and the names that specs do not tell.
 
     A claim whose device another claim's spec names is left out: the spec shows who was
@@ -42,7 +56,7 @@ def add_claims(content: Content, claims: Iterable[resource.ResourceClaim], node:
     """
     shown = [each for entry in content.claims.values() for each in entry.devices]
     for claim in claims:
-        devices = _devices(claim, node)
+        devices = [placed(each) for each in _devices(claim, node)]
         if not devices or not (claim.status and claim.status.reserved_for):
             continue
         meta = claim.metadata

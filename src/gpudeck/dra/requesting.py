@@ -8,7 +8,7 @@ import msgspec
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import attributes, deviceconfigs, names
 from gpudeck.dra.allocations import HeldDevice
-from gpudeck.errors import InvalidError, NotFoundError
+from gpudeck.errors import InvalidError, NotFoundError, UnavailableError
 
 _INTERVALS = {
     "Default": adapter_pb2.TIME_SLICE_DEFAULT,
@@ -38,6 +38,48 @@ def described(device: HeldDevice, card: adapter_pb2.Card) -> HeldDevice:
     )
 
 
+def placed(held: HeldDevice, card: adapter_pb2.Card | None) -> HeldDevice:
+    """A partition of unknown size with what its card shows at its place, or else offers there.
+
+    What was found in a CDI spec after the checkpoint was lost has a name and nothing else.
+    A device that the card does not tell about comes back as it is.
+    """
+    named = names.parse_device(held.name)
+    if card is None or named is None or named.profile_id is None or held.size is not None:
+        return held
+    for there in card.partitioning.partitions:
+        is_it = not there.HasField("profile_id") or there.profile_id == named.profile_id
+        if is_it and there.start == named.start:
+            return msgspec.structs.replace(
+                held, profile=there.profile or held.profile, size=there.size
+            )
+    try:
+        return described(held, card)
+    except NotFoundError:
+        return held
+
+
+def removal(held: HeldDevice, card: adapter_pb2.Card | None) -> adapter_pb2.DeviceRequest | None:
+    """The request to remove what was made of a device; None where nothing can have been made.
+
+    A claim must not be kept for ever by a device that nobody can name any more: one that is
+    not ours, or a partition that its card neither has nor offers. Raises UnavailableError
+    while the card has not been read.
+    """
+    named = names.parse_device(held.name)
+    if named is None:
+        return None
+    held = placed(held, card)
+    if named.profile_id is not None and held.size is None and card is not None:
+        if card.uuid:
+            return None
+        raise UnavailableError(
+            f"device {held.name}: card {card.pci_address} has not been read yet",
+            reason="CardNotReady",
+        )
+    return device(held, card)
+
+
 def device(held: HeldDevice, card: adapter_pb2.Card | None) -> adapter_pb2.DeviceRequest:
     """The request for a device. Raises InvalidError for a name that is not one of ours."""
     named = names.parse_device(held.name)
@@ -60,9 +102,7 @@ def device(held: HeldDevice, card: adapter_pb2.Card | None) -> adapter_pb2.Devic
 def _partition(
     held: HeldDevice, named: names.DeviceName, card: adapter_pb2.Card | None
 ) -> adapter_pb2.PartitionRequest:
-    # What was found in a CDI spec after the checkpoint was lost has a name and nothing else.
-    if held.size is None and card is not None:
-        held = described(held, card)
+    held = placed(held, card)
     return adapter_pb2.PartitionRequest(
         profile=held.profile or "",
         profile_id=named.profile_id,

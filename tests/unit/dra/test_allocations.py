@@ -115,3 +115,14 @@ def test_two_shares_of_one_device_in_one_claim_have_keys_of_their_own() -> None:
         claim(result(device=SHARE, shareID="a"), result(device=SHARE, shareID="b")), CLAIM, "n"
     )
     assert [each.key for each in found] == [f"{SHARE}-a", f"{SHARE}-b"]
+
+
+def test_an_allocation_is_the_same_when_it_has_the_same_devices_for_the_same_requests() -> None:
+    first = [held("gpu-a", requests=["r0"]), held("gpu-b", requests=["r1"])]
+    swapped = [held("gpu-a", requests=["r1"]), held("gpu-b", requests=["r0"])]
+    found = [held("gpu-b"), held("gpu-a")]
+    assert allocations.same(first, first[::-1])
+    assert allocations.same(found, first)
+    assert not allocations.same(first, swapped)
+    assert not allocations.same(first, first[:1])
+    assert not allocations.same(first, [held("gpu-a", requests=["r0"], admin_access=True)])

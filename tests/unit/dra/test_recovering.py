@@ -13,6 +13,11 @@ from gpudeck.dra import recovering
 from gpudeck.dra.allocations import HeldDevice
 from gpudeck.dra.checkpoint import Content, Entry, State
 
+
+def as_it_is(device: HeldDevice) -> HeldDevice:
+    return device
+
+
 EDITS = spec.ContainerEdits(env=["A=b"])
 
 
@@ -42,7 +47,7 @@ def test_claims_in_use_on_this_node_are_added_and_named() -> None:
     assert idle.status
     idle.status.reserved_for = None
     found = [claim("u1", "a"), claim("u2", "b"), elsewhere, foreign, idle]
-    recovering.add_claims(content, found, "n")
+    recovering.add_claims(content, found, "n", as_it_is)
     assert {uid: str(each) for uid, each in content.claims.items()} == {
         "u1": "t/c-u1",
         "u2": "t/c-u2",
@@ -53,13 +58,13 @@ def test_claims_in_use_on_this_node_are_added_and_named() -> None:
 
 def test_a_claim_that_waits_for_a_device_does_not_take_it_from_the_one_that_has_it() -> None:
     content = Content(claims=recovering.from_specs({"u1": rendering.render("u1", {"a": EDITS})}))
-    recovering.add_claims(content, [claim("u2", "a"), claim("u1", "a")], "n")
+    recovering.add_claims(content, [claim("u2", "a"), claim("u1", "a")], "n", as_it_is)
     assert list(content.claims) == ["u1"]
 
 
 def test_what_was_prepared_meanwhile_stays_as_it_is() -> None:
     entry = Entry(state=State.COMPLETED, devices=[HeldDevice(name="a", requests=["r"])])
     content = Content(claims={"u1": entry})
-    recovering.add_claims(content, [claim("u1", "a")], "n")
+    recovering.add_claims(content, [claim("u1", "a")], "n", as_it_is)
     assert content.claims["u1"] is entry
     assert entry.devices[0].requests == ["r"]
