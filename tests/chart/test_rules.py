@@ -156,4 +156,6 @@ def test_the_host_is_read_below_its_root() -> None:
             for volume in each["spec"]["template"]["spec"]["volumes"]:
                 path = volume.get("hostPath", {}).get("path")
                 if path is not None:
-                    assert path.startswith(("/mnt/host", "/data/kubelet", "/run/cdi"))
+                    assert path.startswith(
+                        ("/mnt/host", "/data/kubelet", "/run/cdi", "/run/containerd")
+                    )

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
 STUBS = (
     ("gpudeck/kubelet/wire=protos/kubelet", "gpudeck/kubelet/wire", "protos/kubelet", False),
+    ("gpudeck/adapter/cri=protos/cri", "gpudeck/adapter/cri", "protos/cri", False),
     (
         "gpudeck/adapter/v1=protos/gpudeck/adapter/v1",
         "gpudeck/adapter/v1",

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+from pathlib import Path
 
 from gpudeck import errors
-from gpudeck.adapter import server
+from gpudeck.adapter import containers, server
 from gpudeck.adapter.settings import Settings
 from gpudeck.vendors import calling, contract, registry, supervisor
 
@@ -28,9 +30,16 @@ async def run(settings: Settings) -> None:
     watched = supervisor.Supervisor(vendor, program, feed.publish, timing=timing)
     watching = asyncio.create_task(watched.run())
     try:
-        async with server.serving(server.Adapter(vendor, feed, watched.act), settings.socket):
+        adapter = server.Adapter(vendor, feed, watched.act, holding=_holding(settings))
+        async with server.serving(adapter, settings.socket):
             await watching  # It ends by an error alone, and the process with it.
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError, errors.GpudeckError):
             await watching
+
+
+def _holding(settings: Settings) -> server.Holding | None:
+    if not settings.runtime_socket:
+        return None
+    return functools.partial(containers.cdi_devices, Path(settings.runtime_socket))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,9 @@ log = logs.get(__name__)
 
 if TYPE_CHECKING:
     Context = aio.ServicerContext[Any, Any]
+
+Holding = Callable[[str], Awaitable[Iterable[str]]]
+"""The CDI devices of a kind that containers have; raises UnavailableError if nobody knows."""
 
 HEARTBEAT_SECONDS = 5
 _GRACE_SECONDS = 1.0
@@ -66,8 +69,10 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         feed: Feed,
         act: preparing.Act,
         *,
+        holding: Holding | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
+        self._holding = holding or _nobody_knows
         self._vendor = vendor
         self._feed = feed
         self._heartbeat_seconds = heartbeat_seconds
@@ -116,6 +121,14 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
     ) -> pb.MetricsResponse:
         return pb.MetricsResponse(text=metrics.render())
 
+    async def Holding(  # noqa: N802
+        self, request: pb.HoldingRequest, context: Context
+    ) -> pb.HoldingResponse:
+        try:
+            return pb.HoldingResponse(cdi_devices=await self._holding(request.kind))
+        except errors.UnavailableError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, error.message)
+
     async def _need_inventory(self, context: Context) -> None:
         if self._feed.inventory is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "The cards have not been read yet.")
@@ -149,6 +162,12 @@ async def serving(adapter: Adapter, socket: Path) -> AsyncIterator[None]:
         yield
     finally:
         await server.stop(_GRACE_SECONDS)
+
+
+async def _nobody_knows(kind: str) -> Iterable[str]:
+    raise errors.UnavailableError(
+        "No socket of the container runtime is set.", reason="RuntimeUnknown"
+    )
 
 
 def _no_socket(socket: Path) -> errors.UnavailableError:

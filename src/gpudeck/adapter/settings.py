@@ -19,6 +19,9 @@ class Settings(LogSettings):
     )
     host_root: Path = setting(Path("/"), "The host's root as this process sees it.")
     host_root_on_node: str = setting("/", "The host's root as the container runtime sees it.")
+    runtime_socket: str = setting(
+        "", "Socket of the container runtime (CRI), asked what containers have; empty: not asked."
+    )
     poll_seconds: float = setting(10.0, "Seconds between two readings of all cards.")
     call_seconds: float = setting(
         5.0, "Seconds after which a reading of a card counts as hung and its process is ended."

@@ -56,6 +56,7 @@ class Adapter:
         self._identify = self._unary("Identify", adapter_pb2.IdentifyResponse)
         self._prepare = self._unary("Prepare", adapter_pb2.PrepareResponse)
         self._unprepare = self._unary("Unprepare", adapter_pb2.UnprepareResponse)
+        self._holding = self._unary("Holding", adapter_pb2.HoldingResponse)
         self._metrics = self._unary("Metrics", adapter_pb2.MetricsResponse)
         self._watch: Any = self._channel.unary_stream(
             f"{_SERVICE}WatchCards",
@@ -162,6 +163,11 @@ class Adapter:
         """Give back what `prepare` made. Raises UnavailableError."""
         response: adapter_pb2.UnprepareResponse = await _called(self._unprepare, request)
         return response
+
+    async def holding(self, kind: str) -> frozenset[str]:
+        """The CDI devices of a kind that containers of the node have. Raises UnavailableError."""
+        answer = await _called(self._holding, adapter_pb2.HoldingRequest(kind=kind))
+        return frozenset(answer.cdi_devices)
 
     async def metrics(self) -> bytes:
         """Return the adapter's metrics, nothing if it does not answer."""

@@ -19,6 +19,7 @@ from gpudeck.dra import (
     adapters,
     amounts,
     claimstatus,
+    collecting,
     events,
     exposing,
     health,
@@ -34,7 +35,7 @@ from gpudeck.dra.settings import Settings
 from gpudeck.errors import BusyError, GpudeckError, InvalidError
 from gpudeck.host import certificates, locks, root
 from gpudeck.kube import client, recording, reviewing, serving
-from gpudeck.kubelet import registering
+from gpudeck.kubelet import registering, using
 
 log = logs.get(__name__)
 
@@ -89,6 +90,13 @@ class Plugin:
             exposure=exposure,
             node_name=node,
             hook_path=lambda: self.hook_path,
+        )
+        self.collector = collecting.Collector(
+            api,
+            self.ledger,
+            self.preparer,
+            collecting.Node(node, lambda: using.used(settings.pod_resources), adapter.holding),
+            forgotten_seconds=settings.forgotten_seconds,
         )
         self.health = health.Health(adapter, node, lambda: self.publisher.published or ())
         self.server = server.Server(self.preparer, self.health)
@@ -147,6 +155,7 @@ class Plugin:
                 group.create_task(self.publisher.run(), name="publishing")
                 group.create_task(self.reporter.run(), name="reporting")
                 group.create_task(self.claims.run(), name="claims")
+                group.create_task(self.collector.run(), name="collecting")
 
     async def _is_alone(self, stack: contextlib.AsyncExitStack) -> bool:
         lock = locks.held(self.settings.data_dir / "publish.lock", deadline_seconds=WAIT_SECONDS)
@@ -215,6 +224,13 @@ async def run(settings: Settings) -> None:
             f"--unhealthy-effect: {settings.unhealthy_effect!r} is not valid; allowed: {allowed}",
             field="--unhealthy-effect",
             allowed=allowed,
+        )
+    if not settings.forgotten_seconds >= 1:
+        raise InvalidError(
+            f"--forgotten-seconds: {settings.forgotten_seconds:g} is not valid; "
+            "allowed: at least 1",
+            field="--forgotten-seconds",
+            allowed="at least 1",
         )
     try:
         async with opened(settings) as plugin:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -121,6 +121,27 @@ class Preparer:
         async with self._ledger.opened() as content:
             await self._drop(content, [claim for claim in claims if claim.uid not in refused])
         return {claim.uid: refused.get(claim.uid) for claim in claims}
+
+    async def collect(
+        self,
+        claims: Sequence[Reference],
+        is_free: Callable[[str, Entry], Awaitable[bool]],
+    ) -> list[str]:
+        """Give back those claims that are still free when the lock is held; returns their UIDs.
+
+        Raises BusyError when claims keep the node busy, and what `is_free` raises.
+        """
+        async with self._ledger.opened() as content:
+            free = [
+                claim
+                for claim in claims
+                if (entry := content.claims.get(claim.uid)) is not None
+                and await is_free(claim.uid, entry)
+            ]
+            refused = await self._give_back(content, free)
+            done = [claim for claim in free if claim.uid not in refused]
+            await self._drop(content, done)
+        return [claim.uid for claim in done]
 
     async def _drop(self, content: Content, claims: Sequence[Reference]) -> None:
         # What others may hold next is removed under the lock.

@@ -21,6 +21,13 @@ class Settings(NodeSettings):
     registry_dir: Path = setting(
         Path("/var/lib/kubelet/plugins_registry"), "Folder where the kubelet looks for plugins."
     )
+    pod_resources: Path = setting(
+        Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        "Socket where the kubelet tells which claims its pods use.",
+    )
+    forgotten_seconds: float = setting(
+        300.0, "How long a claim must have been forgotten by all before it is given back."
+    )
     cdi_root: Path = setting(Path("/var/run/cdi"), "Folder where the runtime looks for CDI specs.")
     adapter_socket: Path = setting(
         Path("/run/gpudeck/adapter.sock"), "Socket of the maker's adapter."

@@ -98,6 +98,8 @@ class Adapter:
         """By PCI address: what Prepare answers."""
         self.environment = ["NVIDIA_VISIBLE_DEVICES=void"]
         """What every container of a claim gets."""
+        self.holding: list[str] | None = []
+        """The CDI devices that containers have; None: the runtime does not answer."""
         self.prepare_calls = 0
         self._server: grpc.aio.Server | None = None
         self._changed = asyncio.Event()
@@ -135,6 +137,7 @@ class Adapter:
             {
                 "Identify": unary(self._identify, pb2.IdentifyRequest, pb2.IdentifyResponse),
                 "Prepare": unary(self._prepare, pb2.PrepareRequest, pb2.PrepareResponse),
+                "Holding": unary(self._holding, pb2.HoldingRequest, pb2.HoldingResponse),
                 "Unprepare": unary(self._unprepare, pb2.UnprepareRequest, pb2.UnprepareResponse),
                 "WatchCards": grpc.unary_stream_rpc_method_handler(
                     self._watch,
@@ -146,6 +149,11 @@ class Adapter:
 
     async def _identify(self, request: Any, context: Any) -> adapter_pb2.IdentifyResponse:
         return adapter_pb2.IdentifyResponse(vendor="nvidia", heartbeat_seconds=5)
+
+    async def _holding(self, request: Any, context: Any) -> adapter_pb2.HoldingResponse:
+        if self.holding is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the runtime does not answer")
+        return adapter_pb2.HoldingResponse(cdi_devices=self.holding)
 
     async def _watch(
         self, request: Any, context: Any
