@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DaemonSet is updated while claims come and go: two plugins serve at once, and nobody waits.
+
+The new pod of each node serves before the old one goes (maxSurge 1). What became of the
+cards is read from the simulated driver's own state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.lab.test_parts import (
+    SMALL,
+    asking,
+    instances,
+    migs_inside,
+    offered,
+    overlapping,
+    part_class,
+    resource,
+)
+from tests.lab.test_restarts import all_ready
+from tests.support.lab import NAMESPACE, Lab, is_ready, pod
+
+UPDATES = 2
+DAEMONSET = "nvidia-adapter"
+
+
+@pytest.fixture
+def small(lab: Lab) -> Iterator[Lab]:
+    """The lab with a class for partitions."""
+    lab.apply(part_class(SMALL, "1g.10gb"))
+    lab.eventually("node-0 offers partitions", lambda: any("mig-" in name for name in offered(lab)))
+    yield lab
+    lab.kubectl("delete", "pods", "-l", "test=lab", "--wait=true", "--ignore-not-found")
+    lab.eventually("no partition is left", lambda: not instances(lab))
+    lab.kubectl("delete", "gpuclasses", SMALL)
+
+
+def is_updated(lab: Lab) -> bool:
+    """Whether every node has the new pod alone."""
+    found = lab.get("daemonset", DAEMONSET, NAMESPACE)
+    assert found is not None
+    status, wanted = found["status"], found["status"]["desiredNumberScheduled"]
+    is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
+    pods = lab.list("pods", "-n", NAMESPACE, "-l", f"app.kubernetes.io/component={DAEMONSET}")
+    return is_seen and status.get("updatedNumberScheduled") == wanted == len(pods)
+
+
+def failures(lab: Lab) -> list[str]:
+    """What the kubelet says of claims of the test's pods that it could not prepare."""
+    return [
+        f"{each['involvedObject']['name']}: {each.get('message')}"
+        for each in lab.list("events")
+        if each["reason"] in ("FailedPrepareDynamicResources", "FailedUnprepareDynamicResources")
+    ]
+
+
+def test_claims_come_and_go_while_two_plugins_serve(small: Lab) -> None:
+    small.apply(asking("stays", resource(SMALL)), pod("whole", limits={"nvidia.com/gpu": 1}))
+    small.running("stays", "whole")
+    before = migs_inside(small, "stays"), small.cards_inside("whole")
+    made, ran, gone = 0, set[str](), set[str]()
+    for _ in range(UPDATES):
+        small.kubectl("rollout", "restart", f"daemonset/{DAEMONSET}", "-n", NAMESPACE)
+        deadline = time.monotonic() + 120
+        while not is_updated(small):
+            assert time.monotonic() < deadline, small.picture()
+            fresh = [f"update-{made + number}" for number in range(8 - made + len(gone))]
+            made += len(fresh)
+            small.apply(*(asking(name, resource(SMALL)) for name in fresh))
+            assert overlapping(instances(small)) == []
+            pods = small.list("pods", "-l", "test=lab")
+            running = {each["metadata"]["name"] for each in pods if is_ready(each)}
+            done = sorted(name for name in running if name.startswith("update-"))[:3]
+            assert all(migs_inside(small, name) for name in done)
+            ran.update(running)
+            gone.update(done)
+            if done:
+                small.kubectl("delete", "pod", *done, "--wait=false")
+    assert made > 8 * UPDATES, "too few claims came and went to show anything"
+    left = [f"update-{number}" for number in range(made) if f"update-{number}" not in gone]
+    small.running(*left)
+    small.eventually("every pod of gpudeck is ready", lambda: all_ready(small))
+    assert failures(small) == []
+    small.eventually(
+        "one partition for each pod", lambda: len(instances(small)) == len(left) + 1, seconds=90
+    )
+    assert (migs_inside(small, "stays"), small.cards_inside("whole")) == before
