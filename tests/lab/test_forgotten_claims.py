@@ -14,7 +14,7 @@ from tests.support.lab import NAMESPACE, Lab, pod
 
 KUBELET = "/var/lib/kubelet"
 FORGOTTEN_SECONDS = 5
-GRACE_SECONDS = 40
+GRACE_SECONDS = 30
 
 
 @pytest.fixture
@@ -77,9 +77,11 @@ def test_a_partition_of_a_pod_that_nobody_remembers_is_removed(quick: Lab) -> No
 
 
 def test_a_container_that_goes_on_keeps_its_card_though_its_pod_is_gone(quick: Lab) -> None:
-    quick.apply(
-        asking("lingers", resource(SMALL), terminationGracePeriodSeconds=GRACE_SECONDS),
-    )
+    lingers = asking("lingers", resource(SMALL), terminationGracePeriodSeconds=2 * GRACE_SECONDS)
+    lingers["spec"]["containers"][0]["lifecycle"] = {
+        "preStop": {"sleep": {"seconds": GRACE_SECONDS}}
+    }
+    quick.apply(lingers)
     quick.running("lingers")
     assert (len(instances(quick)), len(entries(quick))) == (1, 1)
     quick.kubectl("delete", "pod", "lingers", "--force", "--grace-period=0")
@@ -89,7 +91,7 @@ def test_a_container_that_goes_on_keeps_its_card_though_its_pod_is_gone(quick: L
         if runs(quick):
             assert held == (1, 1), "a running container has lost its partition"
             seen += 1
-        assert time.monotonic() - since < 4 * GRACE_SECONDS
+        assert time.monotonic() - since < 3 * GRACE_SECONDS
     assert time.monotonic() - since > 3 * FORGOTTEN_SECONDS
     assert seen > FORGOTTEN_SECONDS
     quick.eventually("the kubelet gives it back", lambda: not instances(quick), seconds=60)
