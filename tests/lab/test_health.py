@@ -74,6 +74,21 @@ def test_a_lost_card_is_told_at_its_pod_within_ten_seconds(
     assert told(lab, "well") == []
 
 
+def test_a_reset_ends_a_hardware_error_of_a_card_that_stayed_on_the_bus(lab: Lab) -> None:
+    card = next(name for name, gpu in lab.gpus().items() if gpu["status"]["phase"] == "Free")
+    node, index = index_of(lab, card)
+    lab.lab("gpu", node, index, "xid", "79")
+    lab.eventually("the card is Faulty", lambda: health_of(lab, card) == "False", seconds=10)
+    lab.lab("shell", node, "--", "nvidia-smi", "--gpu-reset", "-i", index)
+    lab.eventually("the card is well", lambda: health_of(lab, card) == "True", seconds=40)
+
+
+def health_of(lab: Lab, card: str) -> str:
+    """The status of the condition HardwareHealthy of a card."""
+    found = lab.gpus()[card]["status"]["conditions"]
+    return next(str(each["status"]) for each in found if each["type"] == "HardwareHealthy")
+
+
 def test_an_xid_of_an_application_is_told_to_nobody(lab: Lab, holders: tuple[str, str]) -> None:
     sick, well = holders
     lab.lab("gpu", *index_of(lab, sick), "xid", "13")

@@ -61,6 +61,10 @@ class Fault(Value, frozen=True):
     """Readings in a row that must show it before it counts."""
 
 
+GONE = frozenset({"GpuLost", "ResetRequired", "CardNotInDriver"})
+"""Reasons for which a card is not read that only a new start of the card ends."""
+
+
 class Recovery(enum.StrEnum):
     """What the driver says when it is asked what the card needs."""
 

@@ -8,9 +8,10 @@ back. Three kinds of trouble differ in how they end:
     a reading that fails              the same
     a fault that the driver raised    stays (case-35) through harmless events and clean readings
     once, as an event                 until a recovery is seen: the card was reset (its lifetime
-                                      starts anew), the driver asked for a recovery and no
-                                      longer does, or the driver, asked again and again, has
-                                      wanted none for RECOVERY_SECONDS
+                                      starts anew, or it was gone and answers again), the driver
+                                      asked for a recovery and no longer does, or the driver,
+                                      asked again and again, has wanted none for
+                                      RECOVERY_SECONDS
 
 A restart of the adapter forgets events, and readings then tell what still holds.
 The message of a verdict is that of its beginning: it does not follow figures.
@@ -61,6 +62,8 @@ class Memory(contract.Value, frozen=True):
     raised: contract.Fault | None = None
     """What the driver raised and no recovery has ended yet."""
     raised_at: float = 0.0
+    gone: bool = False
+    """Since `raised` the card was lost or not in the driver: only a new start ends that."""
     recovery_wanted: bool = False
     """The driver has asked for a recovery since `raised`."""
     recovery_unasked_since: float | None = None
@@ -107,8 +110,9 @@ def after_reading(memory: Memory, reading: contract.CardReading, now: Moment) ->
 
 def after_failure(memory: Memory, fault: contract.Fault, now: Moment) -> Memory:
     """The card could not be read."""
+    gone = memory.gone or (memory.raised is not None and fault.reason in contract.GONE)
     memory = _replace(
-        memory, counts=(), clean=0, answered_at=now.steady, recovery_unasked_since=None
+        memory, counts=(), clean=0, answered_at=now.steady, recovery_unasked_since=None, gone=gone
     )
     return _unhealthy(memory, memory.raised or fault, now)
 
@@ -123,6 +127,7 @@ def after_event(memory: Memory, event: contract.CardEvent, now: Moment) -> Memor
         memory,
         raised=memory.raised or event.fault,
         raised_at=now.steady,
+        gone=False,
         recovery_unasked_since=None,
         clean=0,
     )
@@ -150,7 +155,7 @@ def _look_for_recovery(memory: Memory, reading: contract.CardReading, now: Momen
         unasked = memory.recovery_unasked_since
         unasked = now.steady if unasked is None else unasked
     wanted = memory.recovery_wanted or reading.recovery is contract.Recovery.NEEDED
-    was_reset = (
+    was_reset = memory.gone or (
         memory.lifetime is not None
         and reading.lifetime is not None
         and reading.lifetime < memory.lifetime
@@ -164,7 +169,7 @@ def _look_for_recovery(memory: Memory, reading: contract.CardReading, now: Momen
         recovery_wanted=wanted and unasked is None,
     )
     if memory.raised is not None and (was_reset or answered or settled):
-        return _replace(memory, raised=None, recovery_wanted=False, clean=0)
+        return _replace(memory, raised=None, gone=False, recovery_wanted=False, clean=0)
     return memory
 
 

@@ -155,3 +155,30 @@ def test_numbers_that_are_the_cards_fault_and_unknown_ones(number: int) -> None:
     found = xids.fault(number)
     assert found is not None
     assert f"Xid {number}" in found.message
+
+
+@pytest.mark.parametrize("reason", ["GpuLost", "ResetRequired", "CardNotInDriver"])
+def test_a_card_that_was_gone_and_answers_again_has_started_anew(reason: str) -> None:
+    """Older cards tell no lifetime, and older drivers no recovery."""
+    memory = health.after_event(healthy(), event(79), at(10))
+    memory = health.after_failure(memory, fault(reason), at(20))
+    memory = health.after_reading(memory, reading(), at(30))
+    assert memory.health.verdict is UNHEALTHY  # One more clean reading is wanted.
+    assert health.after_reading(memory, reading(), at(40)).health.verdict is HEALTHY
+
+
+def test_what_is_raised_after_a_card_has_started_anew_counts() -> None:
+    memory = health.after_failure(healthy(), fault("GpuLost"), at(10))
+    memory = health.after_reading(memory, reading(), at(20))
+    memory = health.after_event(memory, event(79), at(21))
+    for second in (30, 40, 50):
+        memory = health.after_reading(memory, reading(), at(second))
+    assert "Xid 79" in memory.health.message
+
+
+def test_a_query_that_fails_otherwise_is_no_start_anew() -> None:
+    memory = health.after_event(healthy(), event(79), at(10))
+    memory = health.after_failure(memory, fault("NVMLQueryFailed"), at(20))
+    for second in (30, 40, 50):
+        memory = health.after_reading(memory, reading(), at(second))
+    assert "Xid 79" in memory.health.message

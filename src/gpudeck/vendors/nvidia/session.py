@@ -26,7 +26,6 @@ from gpudeck.vendors.nvidia.nvml import Nvml, QueryError
 log = logs.get(__name__)
 
 _DOUBLE_BIT, _OFF_THE_BUS, _RECOVERY_CHANGED = 48, 79, 154
-_GONE = frozenset({"GpuLost", "ResetRequired", "CardNotInDriver"})
 _WANTED_EVENTS = (
     pynvml.nvmlEventTypeXidCriticalError
     | pynvml.nvmlEventTypeDoubleBitEccError
@@ -83,7 +82,7 @@ class NvmlLibrary:
             card = self._inventory.read(address, handle)
             return self._act(handle, card, action)
         except QueryError as error:
-            if error.reason in _GONE and isinstance(action, contract.RemovePartition):
+            if error.reason in contract.GONE and isinstance(action, contract.RemovePartition):
                 return None  # A card that has to start anew has no partitions then.
             if error.reason in _GONE and isinstance(action, contract.LeaveMps):
                 joining.forget(self._root, address, action.share_id)

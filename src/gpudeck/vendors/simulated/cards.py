@@ -86,8 +86,8 @@ class SimulatedLibrary:
         try:
             self._answering(address)
         except errors.GpudeckError as error:
-            is_gone = error.reason in ("GpuLost", "CardNotInDriver")
-            if is_gone and isinstance(action, contract.RemovePartition | contract.LeaveMps):
+            leaves = isinstance(action, contract.RemovePartition | contract.LeaveMps)
+            if error.reason in contract.GONE and leaves:
                 return None
             raise
         with self._bench.locked():
