@@ -101,6 +101,13 @@ class Adapter:
         self.holding: list[str] | None = []
         """The CDI devices that containers have; None: the runtime does not answer."""
         self.prepare_calls = 0
+        self.readers = 0
+        """How many plugins follow the inventory."""
+        self.may_answer = asyncio.Event()
+        """Cleared: Prepare does its work and holds the answer back."""
+        self.may_answer.set()
+        self.working = 0
+        """How many calls of Prepare have not been answered."""
         self._server: grpc.aio.Server | None = None
         self._changed = asyncio.Event()
 
@@ -159,18 +166,26 @@ class Adapter:
         self, request: Any, context: Any
     ) -> AsyncIterator[adapter_pb2.WatchCardsResponse]:
         revision = 0
-        while True:
-            revision += 1
-            changed = self._changed
-            snapshot = adapter_pb2.Snapshot(revision=revision, cards=self.cards)
-            yield adapter_pb2.WatchCardsResponse(snapshot=snapshot)
-            await changed.wait()
+        self.readers += 1
+        try:
+            while True:
+                revision += 1
+                changed = self._changed
+                snapshot = adapter_pb2.Snapshot(revision=revision, cards=self.cards)
+                yield adapter_pb2.WatchCardsResponse(snapshot=snapshot)
+                await changed.wait()
+        finally:
+            self.readers -= 1
 
     async def _prepare(self, request: Any, context: Any) -> adapter_pb2.PrepareResponse:
         self.prepare_calls += 1
-        return adapter_pb2.PrepareResponse(
-            claims=[self._prepared(each, request.hook_path) for each in request.claims]
-        )
+        claims = [self._prepared(each, request.hook_path) for each in request.claims]
+        self.working += 1
+        try:
+            await self.may_answer.wait()
+        finally:
+            self.working -= 1
+        return adapter_pb2.PrepareResponse(claims=claims)
 
     def _prepared(
         self, request: adapter_pb2.ClaimRequest, hook_path: str
@@ -243,6 +258,8 @@ class Kubelet:
     def __init__(self, registry_dir: Path) -> None:
         self._registry_dir = registry_dir
         self._plugin: grpc.aio.Channel | None = None
+        self._former: list[grpc.aio.Channel] = []
+        """Of plugins that were registered before."""
         self.info = registration_pb2.PluginInfo()
 
     async def register(self, pod_uid: str = "") -> None:
@@ -265,15 +282,18 @@ class Kubelet:
             self.info = await ask(registration_pb2.InfoRequest(), timeout=1)
             status = registration_pb2.RegistrationStatus(plugin_registered=True)
             await tell(status, timeout=5)
-        await self.close()
+        if self._plugin is not None:  # Its calls in flight go on.
+            self._former.append(self._plugin)
         self._plugin = grpc.aio.insecure_channel(
             f"unix:{self.info.endpoint}", options=[("grpc.default_authority", "localhost")]
         )
 
     async def close(self) -> None:
-        """Drop the connection."""
-        if self._plugin is not None:
-            await self._plugin.close()
+        """Drop every connection."""
+        current = [self._plugin] if self._plugin is not None else []
+        for each in (*self._former, *current):
+            await each.close()
+        self._former.clear()
 
     async def prepare(
         self, *claims: dict[str, Any], version: str = "v1"
