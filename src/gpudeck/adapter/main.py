@@ -32,7 +32,9 @@ async def run(settings: Settings) -> None:
     try:
         adapter = server.Adapter(vendor, feed, watched.act, holding=_holding(settings))
         async with server.serving(adapter, settings.socket):
-            await watching  # It ends by an error alone, and the process with it.
+            # It ends by an error alone, and the process with it. When the process is told to
+            # end, it goes on until nobody is served any more.
+            await asyncio.shield(watching)
     finally:
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError, errors.GpudeckError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,14 @@ Holding = Callable[[str], Awaitable[Iterable[str]]]
 """The CDI devices of a kind that containers have; raises UnavailableError if nobody knows."""
 
 HEARTBEAT_SECONDS = 5
-_GRACE_SECONDS = 1.0
+READERS_SECONDS = 15.0
+"""How long an adapter that is told to end serves on for those who follow its cards.
+
+The dra-plugin of the same pod is told at the same moment. It takes no new calls then, finishes
+those in work, for which it needs the adapter, and follows the cards to its own end.
+"""
+_GRACE_SECONDS = 10.0
+"""For calls in work after that: a change of a card has 9 s."""
 
 
 class Feed:
@@ -43,6 +50,27 @@ class Feed:
         self.inventory: records.Inventory | None = None
         self.revision = 0
         self._changed = asyncio.Event()
+        self._readers = 0
+        self._unread = asyncio.Event()
+        self._unread.set()
+
+    @contextlib.contextmanager
+    def followed(self) -> Iterator[None]:
+        """Somebody reads on inside the block."""
+        self._readers += 1
+        self._unread.clear()
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self._unread.set()
+
+    async def unread(self, deadline_seconds: float) -> None:
+        """Wait until nobody reads on, or for the deadline."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(deadline_seconds):
+                await self._unread.wait()
 
     def publish(self, inventory: records.Inventory) -> None:
         """Replace the inventory."""
@@ -74,7 +102,7 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
     ) -> None:
         self._holding = holding or _nobody_knows
         self._vendor = vendor
-        self._feed = feed
+        self.feed = feed
         self._heartbeat_seconds = heartbeat_seconds
         self._preparing = preparing.Preparing(vendor, self._inventory, act)
 
@@ -90,15 +118,16 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         self, request: pb.WatchCardsRequest, context: Context
     ) -> AsyncIterator[pb.WatchCardsResponse]:
         sent = 0
-        while True:
-            try:
-                async with asyncio.timeout(self._heartbeat_seconds):
-                    inventory = await self._feed.after(sent)
-            except TimeoutError:
-                yield wire.heartbeat(sent)
-                continue
-            sent = self._feed.revision
-            yield wire.snapshot(inventory, sent)
+        with self.feed.followed():
+            while True:
+                try:
+                    async with asyncio.timeout(self._heartbeat_seconds):
+                        inventory = await self.feed.after(sent)
+                except TimeoutError:
+                    yield wire.heartbeat(sent)
+                    continue
+                sent = self.feed.revision
+                yield wire.snapshot(inventory, sent)
 
     async def Prepare(  # noqa: N802
         self, request: pb.PrepareRequest, context: Context
@@ -130,17 +159,18 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, error.message)
 
     async def _need_inventory(self, context: Context) -> None:
-        if self._feed.inventory is None:
+        if self.feed.inventory is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "The cards have not been read yet.")
 
     def _inventory(self) -> records.Inventory:
-        return self._feed.inventory or records.Inventory()
+        return self.feed.inventory or records.Inventory()
 
 
 @contextlib.asynccontextmanager
 async def serving(adapter: Adapter, socket: Path) -> AsyncIterator[None]:
     """Serve on `socket` inside the block; the socket is the owner's alone (mode 0600).
 
+    After it those who follow the cards are served on for a while, and calls in work finished.
     Raises UnavailableError where the socket cannot be made.
     """
     server = aio.server(options=[("grpc.so_reuseport", 0)])
@@ -161,6 +191,7 @@ async def serving(adapter: Adapter, socket: Path) -> AsyncIterator[None]:
     try:
         yield
     finally:
+        await adapter.feed.unread(READERS_SECONDS)
         await server.stop(_GRACE_SECONDS)
 
 

@@ -112,9 +112,13 @@ class Plugin:
         self._loop.call_soon_threadsafe(self._left.set)
 
     async def run(self) -> None:
-        """Serve until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.adapter.follow(), name="adapter")
+        """Serve until cancelled.
+
+        The adapter is followed to the very end: one that is told to end at the same moment
+        serves on while it has a reader, and calls in work need it.
+        """
+        async with asyncio.TaskGroup() as outer, asyncio.TaskGroup() as group:
+            outer.create_task(self.adapter.follow(), name="adapter")
             group.create_task(self.publisher.cache.run(), name="resourceslices")
             group.create_task(self.publisher.classes.run(), name="gpuclasses")
             group.create_task(self.amounts.cache.run(), name="node")
@@ -167,12 +171,20 @@ class Plugin:
 
     async def _serve(self) -> None:
         installed = asyncio.to_thread(hooks.install, self.settings.cdi_hook, self.settings.data_dir)
-        self.hook_path, _ = await asyncio.gather(installed, self.ledger.clean())
+        self.hook_path, _ = await asyncio.gather(installed, self._clean())
         async with registering.served(self._endpoint, self.server, self._notified):
             try:
                 await asyncio.Event().wait()
             finally:
                 self.health.close()
+
+    async def _clean(self) -> None:
+        """Clean up, however long claims keep the plugin before this one at work."""
+        while True:
+            try:
+                return await self.ledger.clean()
+            except BusyError as error:
+                log.warning("Cannot clean up yet", error=error)
 
     def _notified(self, accepted: bool, why_not: str) -> None:
         metrics.registered.set(accepted)

@@ -10,6 +10,8 @@ import pytest
 from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import partition, partitionable
 
+from gpudeck.dra import ledger
+from gpudeck.host import locks
 from gpudeck.kubelet import registering
 
 PLACE = ("0000:11:00.0", 2, 2)
@@ -47,6 +49,8 @@ async def test_a_call_in_flight_when_the_old_plugin_is_told_to_end_is_answered(o
     await old.until(lambda: old.adapter.working)
     ending = asyncio.create_task(old.end("old"))
     await old.until(lambda: not list(old.registry_dir.iterdir()))
+    # An adapter that is told to end at the same moment serves on while it has a reader.
+    assert old.adapter.readers == 1
     old.adapter.may_answer.set()
     assert (await asked)["uid-c"].error == ""
     await ending
@@ -57,6 +61,8 @@ async def test_a_call_that_outlasts_the_old_plugin_is_finished_by_the_new_one(
     old: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registering, "GRACE_SECONDS", 0.05)
+    await old.end("old")
+    await old.start("old")
     claim = old.claim("c", 1, device=partition(1, 2))
     old.adapter.may_answer.clear()
     asked = asyncio.create_task(old.kubelet.prepare(claim))
@@ -84,3 +90,16 @@ async def test_the_names_of_both_are_their_own(old: World) -> None:
         "dra-new.sock",
         "dra-old.sock",
     ]
+
+
+async def test_a_new_plugin_waits_for_as_long_as_the_old_one_works(
+    old: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ledger, "LOCK_SECONDS", 0.05)
+    async with locks.held(old.data_dir / "prepare.lock", deadline_seconds=1):
+        starting = asyncio.create_task(old.start("new"))
+        await old.until(lambda: "Cannot clean up yet" in caplog.text)
+        assert not starting.done()
+    await starting
+    claim = old.claim("c", 1, device=partition(1, 2))
+    assert (await old.kubelet.prepare(claim))["uid-c"].error == ""
