@@ -50,6 +50,7 @@ class Feed:
         self.inventory: records.Inventory | None = None
         self.revision = 0
         self._changed = asyncio.Event()
+        self._is_closed = False
         self._readers = 0
         self._unread = asyncio.Event()
         self._unread.set()
@@ -81,11 +82,18 @@ class Feed:
         metrics.published(inventory)
         log.info("Inventory changed", revision=self.revision, cards=len(inventory.cards))
 
-    async def after(self, revision: int) -> records.Inventory:
-        """Wait for an inventory newer than `revision`; 0 waits for the first."""
+    async def after(self, revision: int) -> records.Inventory | None:
+        """Wait for an inventory newer than `revision`, 0 waits for the first; None at the end."""
         while self.inventory is None or self.revision <= revision:
+            if self._is_closed:
+                return None
             await self._changed.wait()
-        return self.inventory
+        return None if self._is_closed else self.inventory
+
+    def close(self) -> None:
+        """There will be no more; those who read are told so."""
+        self._is_closed = True
+        self._changed.set()
 
 
 class Adapter(adapter_pb2_grpc.AdapterServicer):
@@ -126,6 +134,8 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
                 except TimeoutError:
                     yield wire.heartbeat(sent)
                     continue
+                if inventory is None:
+                    return
                 sent = self.feed.revision
                 yield wire.snapshot(inventory, sent)
 
@@ -192,6 +202,7 @@ async def serving(adapter: Adapter, socket: Path) -> AsyncIterator[None]:
         yield
     finally:
         await adapter.feed.unread(READERS_SECONDS)
+        adapter.feed.close()
         await server.stop(_GRACE_SECONDS)
 
 

@@ -8,7 +8,7 @@ from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import card, device, partition, partitionable
 
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.dra import preparing
+from gpudeck.dra import main, preparing
 
 PLACE = ("0000:11:00.0", 4, 4)
 """Of `wide(1)`: PCI address, start and size."""
@@ -85,7 +85,10 @@ async def test_a_recovered_partition_that_the_card_no_longer_has_is_given_back(
     assert (parts.states(), parts.specs()) == ({}, [])
 
 
-async def test_a_recovered_partition_stays_ours_until_its_card_has_been_read(parts: World) -> None:
+async def test_a_recovered_partition_stays_ours_until_its_card_has_been_read(
+    parts: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "RELEASE_SECONDS", 0.05)
     claim = parts.claim("c", 1, device=wide(1))
     await parts.kubelet.prepare(claim)
     unread = adapter_pb2.Card(pci_address=card(1).pci_address)

@@ -17,7 +17,7 @@ from tests.scenario.dra.standins import device
 from tests.scenario.dra.test_claimstatus import told as statuses
 from tests.scenario.dra.test_metadata import attributes
 
-from gpudeck.adapter import main
+from gpudeck.adapter import main, server
 from gpudeck.adapter.settings import Settings
 from gpudeck.api import names
 from gpudeck.devices.identities import PciAddress
@@ -27,6 +27,12 @@ from gpudeck.vendors.simulated import machine
 
 ADDRESS = PciAddress.parse("0000:01:00.0")
 """Of the first simulated card."""
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The adapter ends without the plugin, for which it need not wait."""
+    monkeypatch.setattr(server, "READERS_SECONDS", 0.0)
 
 
 @pytest.fixture
