@@ -25,18 +25,24 @@ from tests.lab.test_restarts import all_ready
 from tests.support.lab import NAMESPACE, Lab, is_ready, pod
 
 UPDATES = 2
+SLOW_MILLISECONDS = 20
+"""Of each driver call: a reading takes about a second then, a partition longer."""
 DAEMONSET = "nvidia-adapter"
 
 
 @pytest.fixture
 def small(lab: Lab) -> Iterator[Lab]:
-    """The lab with a class for partitions."""
+    """The lab with a class for partitions, and cards so slow that calls are cut by an update."""
     lab.apply(part_class(SMALL, "1g.10gb"))
+    for index in range(8):
+        lab.lab("gpu", "node-0", str(index), "slow", str(SLOW_MILLISECONDS))
     lab.eventually("node-0 offers partitions", lambda: any("mig-" in name for name in offered(lab)))
     yield lab
     lab.kubectl("delete", "pods", "-l", "test=lab", "--wait=true", "--ignore-not-found")
     lab.eventually("no partition is left", lambda: not instances(lab))
     lab.kubectl("delete", "gpuclasses", SMALL)
+    for index in range(8):
+        lab.lab("gpu", "node-0", str(index), "clear")
 
 
 def is_updated(lab: Lab) -> bool:
