@@ -17,7 +17,7 @@ other writers, so of two plugins of an update one collects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
@@ -99,21 +99,24 @@ class Collector:
         return freed
 
     async def _forgotten(self) -> list[Reference]:
+        """What all three show to be forgotten; the next is asked about what is left.
+
+        The kubelet comes first: of a node in order it leaves nothing to ask the API server.
+        """
         entries = {
-            uid: entry
+            Reference(uid, entry.namespace, entry.name): entry
             for uid, entry in self._ledger.glance().claims.items()
             if entry.state is not State.RELEASED
         }
-        free = [
-            Reference(uid, entry.namespace, entry.name)
-            for uid, entry in entries.items()
-            if await self._is_free(uid, entry)
-        ]
-        if not free:
+        if not entries:
             return []
         used = await self._node.used()
+        unused = [each for each in entries if not is_used(each, used)]
+        free = [each for each in unused if await self._is_free(each.uid, entries[each])]
+        if not free:
+            return []
         held = await self._node.holding(rendering.KIND)
-        return [each for each in free if not is_in_use(each, used, held)]
+        return [each for each in free if not _has_any(each, held)]
 
     async def _is_free(self, uid: str, entry: Entry) -> bool:
         """Whether the API knows of no claim that has the entry's devices. Raises in time."""
@@ -160,15 +163,20 @@ def has_devices(claim: resource.ResourceClaim, entry: Entry, pool: str) -> bool:
     )
 
 
-def is_in_use(claim: Reference, used: using.Used, held: frozenset[str]) -> bool:
-    """Whether the kubelet or the runtime shows the claim to be used. Pure.
+def is_used(claim: Reference, used: using.Used) -> bool:
+    """Whether the kubelet shows a pod that uses the claim. Pure.
 
     The kubelet names claims without their UIDs; devices of ours tell a later claim of the
     same name apart.
     """
-    mine, ours = rendering.device_id(claim.uid, ""), f"{rendering.KIND}="
-    listed = [each for devices in used.claims.values() for each in devices]
-    if any(each.startswith(mine) for each in (*listed, *held)):
+    if any(_has_any(claim, devices) for devices in used.claims.values()):
         return True
     of_the_name = used.claims.get(str(claim))
+    ours = f"{rendering.KIND}="
     return of_the_name is not None and not any(each.startswith(ours) for each in of_the_name)
+
+
+def _has_any(claim: Reference, cdi_devices: Iterable[str]) -> bool:
+    """Whether any of the devices is the claim's."""
+    mine = rendering.device_id(claim.uid, "")
+    return any(each.startswith(mine) for each in cdi_devices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import urllib.parse
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,8 @@ class Adapter:
         """What every container of a claim gets."""
         self.holding: list[str] | None = []
         """The CDI devices that containers have; None: the runtime does not answer."""
+        self.asked: Callable[[], object] = lambda: None
+        """Called when somebody asks for them."""
         self.prepare_calls = 0
         self.readers = 0
         """How many plugins follow the inventory."""
@@ -158,6 +160,7 @@ class Adapter:
         return adapter_pb2.IdentifyResponse(vendor="nvidia", heartbeat_seconds=5)
 
     async def _holding(self, request: Any, context: Any) -> adapter_pb2.HoldingResponse:
+        self.asked()
         if self.holding is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the runtime does not answer")
         return adapter_pb2.HoldingResponse(cdi_devices=self.holding)

@@ -168,18 +168,20 @@ async def test_a_claim_that_is_there_again_at_the_last_moment_stays(world: World
     claim = world.claim("c", 1)
     await world.kubelet.prepare(claim)
     world.forget_claim("c")
-
-    def put_back() -> podresources_pb2.ListPodResourcesResponse:
-        if looks == 2:
-            world.api.put(resources.RESOURCE_CLAIM, claim)
-        return NOTHING
-
-    looks = 1
-    async with telling(sockets(world), put_back), collector(world) as found:
+    async with telling(sockets(world), lambda: NOTHING), collector(world) as found:
         await found.look(0.0)
-        looks = 2
+        world.adapter.asked = lambda: world.api.put(resources.RESOURCE_CLAIM, claim)
         assert await found.look(LATER) == []
     assert world.states() == {"c": "PrepareCompleted"}
+
+
+async def test_a_node_in_order_asks_the_api_server_nothing(world: World) -> None:
+    await world.kubelet.prepare(world.claim("c", 1))
+    used = pod_with("c", rendering.device_id("uid-c", device(1)))
+    async with telling(sockets(world), lambda: used), collector(world) as found:
+        before = len([each for each in world.api.seen if "resourceclaims" in each.path])
+        assert await found.look(0.0) == []
+        assert len([each for each in world.api.seen if "resourceclaims" in each.path]) == before
 
 
 @pytest.mark.parametrize("silent", ["the kubelet", "the runtime", "the API server"])
