@@ -68,3 +68,14 @@ def test_what_was_prepared_meanwhile_stays_as_it_is() -> None:
     recovering.add_claims(content, [claim("u1", "a")], "n", as_it_is)
     assert content.claims["u1"] is entry
     assert entry.devices[0].requests == ["r"]
+
+
+def test_partitions_without_a_size_get_the_one_that_their_card_tells() -> None:
+    name = "mig-0000-1b-00-0-3g40gb-9-4"
+    whole = Entry(state=State.COMPLETED, devices=[HeldDevice(name="gpu-0000-1c-00-0")])
+    part = Entry(state=State.RECOVERED, devices=[HeldDevice(name=name)])
+    content = Content(claims={"whole": whole, "part": part})
+    recovering.place(content, lambda device: msgspec.structs.replace(device, size=4))
+    assert content.claims["part"].devices == [HeldDevice(name=name, size=4)]
+    assert content.claims["whole"] is whole
+    assert part.devices == [HeldDevice(name=name)]
