@@ -84,7 +84,7 @@ class NvmlLibrary:
         except QueryError as error:
             if error.reason in contract.GONE and isinstance(action, contract.RemovePartition):
                 return None  # A card that has to start anew has no partitions then.
-            if error.reason in _GONE and isinstance(action, contract.LeaveMps):
+            if error.reason in contract.GONE and isinstance(action, contract.LeaveMps):
                 joining.forget(self._root, address, action.share_id)
                 return None
             raise _card_error(address, error) from error
