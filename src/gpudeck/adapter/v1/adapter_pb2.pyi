@@ -46,6 +46,18 @@ TIME_SLICE_SHORT: TimeSlice
 TIME_SLICE_MEDIUM: TimeSlice
 TIME_SLICE_LONG: TimeSlice
 
+class HoldingRequest(_message.Message):
+    __slots__ = ("kind",)
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    def __init__(self, kind: _Optional[str] = ...) -> None: ...
+
+class HoldingResponse(_message.Message):
+    __slots__ = ("cdi_devices",)
+    CDI_DEVICES_FIELD_NUMBER: _ClassVar[int]
+    cdi_devices: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cdi_devices: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class MetricsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

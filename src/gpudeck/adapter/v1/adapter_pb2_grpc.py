@@ -60,6 +60,11 @@ class AdapterStub:
                 request_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.MetricsRequest.SerializeToString,
                 response_deserializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.MetricsResponse.FromString,
                 _registered_method=True)
+        self.Holding = channel.unary_unary(
+                '/gpudeck.adapter.v1.Adapter/Holding',
+                request_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.HoldingRequest.SerializeToString,
+                response_deserializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.HoldingResponse.FromString,
+                _registered_method=True)
 
 
 class AdapterServicer:
@@ -113,6 +118,16 @@ class AdapterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Holding(self, request, context):
+        """Says which CDI devices containers of the node have, as its container runtime tells. Asked before
+        anything is freed that the kubelet may have forgotten; the dra-plugin does not ask itself, since
+        whoever may call the runtime is root on the node. Never touches the maker's library. Optional:
+        any status but OK means that nobody knows, and then nothing is freed. Deadline of the caller: 10 s.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdapterServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -140,6 +155,11 @@ def add_AdapterServicer_to_server(servicer, server):
                     servicer.Metrics,
                     request_deserializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.MetricsRequest.FromString,
                     response_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.MetricsResponse.SerializeToString,
+            ),
+            'Holding': grpc.unary_unary_rpc_method_handler(
+                    servicer.Holding,
+                    request_deserializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.HoldingRequest.FromString,
+                    response_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.HoldingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -277,6 +297,33 @@ class Adapter:
             '/gpudeck.adapter.v1.Adapter/Metrics',
             gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.MetricsRequest.SerializeToString,
             gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.MetricsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Holding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gpudeck.adapter.v1.Adapter/Holding',
+            gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.HoldingRequest.SerializeToString,
+            gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.HoldingResponse.FromString,
             options,
             channel_credentials,
             insecure,
