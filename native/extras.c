@@ -30,6 +30,11 @@ EXPORT nvmlReturn_t simReset(nvmlDevice_t device)
         NEED(!sim_busy(card, SIM_ANY, SIM_ANY), NVML_ERROR_IN_USE);
         struct sim_state *state = sim_begin(card);
         NEED(state, NVML_ERROR_NO_PERMISSION);
+        int failure = sim_rule_for(state, "simReset");
+        if (failure) {
+            sim_abort(card);
+            return (nvmlReturn_t)failure;
+        }
         sim_reset(&sim_host->cards[card].facts, state);
         sim_restart_energy(card);
         sim_end(card);

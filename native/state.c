@@ -232,7 +232,7 @@ void sim_read(unsigned index, struct sim_state *copy)
         usleep(1000);
 }
 
-static int rule_for(const struct sim_state *state, const char *function)
+int sim_rule_for(const struct sim_state *state, const char *function)
 {
     for (unsigned i = 0; i < SIM_RULES; i++)
         if (state->rules[i].code != 0 && strcmp(state->rules[i].function, function) == 0)
@@ -242,7 +242,7 @@ static int rule_for(const struct sim_state *state, const char *function)
 
 static bool hangs(const struct sim_state *state, const char *function)
 {
-    return state->hang || rule_for(state, function) == SIM_RULE_HANG;
+    return state->hang || sim_rule_for(state, function) == SIM_RULE_HANG;
 }
 
 int sim_faults(unsigned index, const char *function, struct sim_state *copy)
@@ -257,7 +257,7 @@ int sim_faults(unsigned index, const char *function, struct sim_state *copy)
     }
     if (copy->slow_ms)
         usleep(copy->slow_ms * 1000u);
-    int rule = rule_for(copy, function);
+    int rule = sim_rule_for(copy, function);
     if (rule)
         return rule;
     if (copy->fail_code)

@@ -298,6 +298,9 @@ void sim_futex_wake(uint32_t *word);
 uint64_t sim_now_ns(void);
 uint64_t sim_time_us(void);
 
+/* What a rule makes `function` answer on the card; 0 for none. */
+int sim_rule_for(const struct sim_state *state, const char *function);
+
 /* Faults: waits while the card hangs or is slow, answers the code that its calls must answer. */
 int sim_faults(unsigned card, const char *function, struct sim_state *copy);
 

@@ -92,7 +92,7 @@ def _card(host: machine.Machine, index: int) -> adapter_pb2.Card:
         health=adapter_pb2.Health(verdict=adapter_pb2.VERDICT_HEALTHY),
     )
     if model.mig is not None:
-        is_dynamic = model.mig.mode_change != "reset"
+        is_dynamic = model.mig.mode_change == "live"
         is_on = not is_dynamic and index % 2 == 0
         card.partitioning.mode = (
             adapter_pb2.PARTITIONING_MODE_ENABLED

@@ -18,6 +18,7 @@ _BRANDS = {"tesla": 2, "nvidia-rtx": 13, "nvidia": 14}
 _NVLINK_VERSIONS = {1: 1, 2: 2, 3: 4, 4: 6, 5: 7}
 _COMPUTE_INDEX = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
 """NVML's number of the compute instance profile of so many slices; also its id."""
+_MODE_CHANGES = {"live": "at-once", "reset": "by-reset", "pending": "pending"}
 
 _SWITCH_WITHOUT_ADDRESS = "0000:00:00.0"
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
@@ -245,7 +246,7 @@ def _mig(mig: machine.Mig) -> Iterator[str]:
     yield f"mig-slices {mig.compute_slices}"
     yield f"mig-grid {mig.memory_slices}"
     yield f"mig-devices {mig.instances}"
-    yield f"mig-change {'by-reset' if mig.mode_change == 'reset' else 'at-once'}"
+    yield f"mig-change {_MODE_CHANGES[mig.mode_change]}"
     yield f"mig-kept-over-reboot {int(mig.keeps_mode)}"
     yield f"mig-resetless {int(mig.mode_change == 'live')}"
     for profile in mig.profiles:

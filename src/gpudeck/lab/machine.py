@@ -158,7 +158,8 @@ class MigProfile(Record, frozen=True, kw_only=True):
 
 class Mig(Record, frozen=True, kw_only=True):
     """How a card is partitioned. `compute` maps the slices of a GPU instance to the sizes
-    and counts of compute instances in it; `mode_change` is reset or live."""
+    and counts of compute instances in it; `mode_change` is live, reset
+    (the driver resets the card itself) or pending (it waits for somebody to reset the card)."""
 
     mode_change: str
     keeps_mode: bool

@@ -223,8 +223,8 @@ def _amounts(model: machines.Model) -> Findings:
 def _mig(model: machines.Model) -> Findings:
     if model.mig is None:
         return
-    if model.mig.mode_change not in ("reset", "live"):
-        yield f"mig.mode_change: {model.mig.mode_change!r}; allowed: reset, live"
+    if model.mig.mode_change not in ("reset", "pending", "live"):
+        yield f"mig.mode_change: {model.mig.mode_change!r}; allowed: reset, pending, live"
     for field in ("id", "nvml", "name"):
         values = [getattr(profile, field) for profile in model.mig.profiles]
         if len(values) != len(set(values)):

@@ -146,6 +146,8 @@ class CardReading(Value, frozen=True):
     """0: the card cannot be partitioned."""
     profiles: tuple[PartitionProfile, ...] = ()
     mode: PartitioningMode = PartitioningMode.NOT_AVAILABLE
+    pending_mode: PartitioningMode = PartitioningMode.NOT_AVAILABLE
+    """What the mode will be after the card's next reset; the same as `mode` ordinarily."""
     dynamic: bool = False
     """The mode changes without a reset of the card, so that partitions are made on demand."""
     partitions: tuple[Partition, ...] = ()
@@ -286,6 +288,9 @@ class SetPartitioning(Value, frozen=True, tag="SetPartitioning"):
     """Turn the partitioning mode on or off; success when it is so already."""
 
     enabled: bool
+    may_reset: bool = False
+    """For a card that needs a reset for it: have the driver reset it, or where the driver leaves
+    that to others, keep the mode as the pending one, for `Vendor.reset` to follow."""
 
 
 class SetTimeSlice(Value, frozen=True, tag="SetTimeSlice"):
@@ -346,7 +351,7 @@ class Library(Protocol):
         """
 
     def act(self, address: str, action: Action) -> Partition | None:
-        """Change one card. Deadline 9 s, ordinarily well below one.
+        """Change one card. Deadline 9 s, ordinarily well below one; 45 s where it may be reset.
 
         MakePartition gives what it made, every other action None.
         May be repeated: an action whose outcome stands already succeeds and changes nothing. One
@@ -354,7 +359,9 @@ class Library(Protocol):
         made is removed again). Removing from a card that is lost succeeds: its partitions went with
         it. Raises BusyError where somebody uses what must not be used (retry),
         ConflictError where another partition lies in the way, UnsupportedError where the card
-        cannot do it (a mode change that needs a reset included), else as `read`.
+        cannot do it (a mode change that needs a reset it may not have included), else as `read`.
+        A card that may have been reset is read in another process afterwards: what this one has
+        asked of it may be lost (nvmlDeviceSetMigMode "may unbind or reset the device", nvml.h 13).
         """
 
     def wait(self, seconds: float) -> Sequence[CardEvent]:
@@ -390,6 +397,13 @@ class Vendor(Protocol):
         `hook_path` is where the container runtime finds nvidia-cdi-hook, empty for nowhere.
         Raises UnavailableError (retry) where a device node or the driver's files are missing,
         UnsupportedError for a card that cannot be given so now (whole while it is partitioned).
+        """
+
+    async def reset(self, address: str) -> None:
+        """Reset one card: its pending mode holds then. No library process of ours lives meanwhile.
+
+        Ordinarily some seconds; a caller that gives up cancels it. Raises BusyError while a
+        process uses the card, UnsupportedError where the node cannot do it, else UnavailableError.
         """
 
 

@@ -35,6 +35,8 @@ class Timing:
     open: float = 30.0
     read: float = 5.0
     act: float = 9.0
+    reset: float = 45.0
+    """Of an action that may reset its card, and of the reset itself."""
     first_inventory: float = 8.0
     """At this age an inventory is published even if some cards have not answered."""
     events_silent: float = 30.0
@@ -125,7 +127,13 @@ class Supervisor:
             process = await self._process_for(address)
             log.info("Changing card", card=address, action=type(action).__name__)
             try:
-                return await process.act(address, action, deadline_seconds=self._timing.act)
+                if not isinstance(action, contract.SetPartitioning) or not action.may_reset:
+                    return await process.act(address, action, deadline_seconds=self._timing.act)
+                await process.act(address, action, deadline_seconds=self._timing.reset)
+                modes = contract.PartitioningMode
+                wanted = modes.ENABLED if action.enabled else modes.DISABLED
+                await self._renew(process, address, wanted)
+                return None
             except calling.HungError as error:
                 self._hung(process, address, error)
                 raise
@@ -137,6 +145,58 @@ class Supervisor:
                     await self._read(address)
                 if self._published is not None:  # Else the first pass is still to finish.
                     self._publish()
+
+    async def _renew(
+        self, process: calling.LibraryProcess, address: str, wanted: contract.PartitioningMode
+    ) -> None:
+        """After a change that may have reset the card: reset it if it still has to be.
+
+        What the process has asked of the card may be lost then, so another takes its place.
+        """
+        try:
+            if await self._read(address) and self._mode(address) is not wanted:
+                await self._reset(process, address)
+        finally:
+            if self._process is process:
+                await self._retire(process)
+            if await self._ready():
+                await self._read(address)
+        if self._mode(address) is not wanted:
+            raise errors.UnavailableError(
+                f"{address}: the card was reset and still does not show the partitioning mode "
+                f"{wanted}; reboot the node.",
+                reason="ModeStillPending",
+            )
+
+    async def _reset(self, process: calling.LibraryProcess, address: str) -> None:
+        """`Vendor.reset`, with no library process of ours that has the card open."""
+        if not await self._retire(process):
+            raise errors.UnavailableError(
+                f"{address}: the card cannot be reset, for process {process.pid} sits in the "
+                "driver and does not end; reboot the node.",
+                reason="Hung",
+            )
+        try:
+            async with asyncio.timeout(self._timing.reset):
+                await self._vendor.reset(address)
+        except TimeoutError as error:
+            raise errors.UnavailableError(
+                f"{address}: the reset of the card has not ended for {self._timing.reset:g} s; "
+                "reboot the node.",
+                reason="ResetHung",
+            ) from error
+
+    async def _retire(self, process: calling.LibraryProcess) -> bool:
+        """End the process that is in use; False if it does not end."""
+        self._process = None
+        ended = await process.kill()
+        if not ended:
+            self._probing.leave(process, address=None)
+        return ended
+
+    def _mode(self, address: str) -> contract.PartitioningMode | None:
+        reading = self._records[address].reading
+        return reading.mode if reading is not None else None
 
     async def _process_for(self, address: str) -> calling.LibraryProcess:
         record = self._records.get(address)

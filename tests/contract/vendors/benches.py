@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import pytest
 
 from gpudeck.lab import hosttree, machine, places, simulation, tree_driver
@@ -60,6 +61,17 @@ class PartitionBench(Bench, Protocol):
     def rest(self, card: int) -> None: ...
 
 
+class ResetBench(Bench, Protocol):
+    """Cards whose partition mode changes by a reset."""
+
+    small: contract.MakePartition
+
+    def work(self, card: int) -> None: ...
+    def rest(self, card: int) -> None: ...
+    def fail_reset(self, card: int) -> None: ...
+    def mend_reset(self, card: int) -> None: ...
+
+
 class SimulatedBench:
     """Cards of the simulated maker."""
 
@@ -69,11 +81,13 @@ class SimulatedBench:
     beside = _make(19, 1, 1)
     across = _make(14, 0, 2)
 
-    def __init__(self, root: Path, *, partitionable: bool = False) -> None:
+    def __init__(self, root: Path, *, partitionable: bool = False, dynamic: bool = True) -> None:
         self.settings = contract.VendorSettings(host_root=str(root), host_root_on_node="/mnt/host")
         self._bench = simulated.Bench(root)
-        kind = simulated.partitionable if partitionable else simulated.make
-        self._bench.write(kind(self.cards))
+        if partitionable:
+            self._bench.write(simulated.partitionable(self.cards, dynamic=dynamic))
+        else:
+            self._bench.write(simulated.make(self.cards))
 
     def hang(self, card: int) -> None:
         self._bench.change_card(card, hangs=True)
@@ -107,6 +121,13 @@ class SimulatedBench:
     def mend_making(self, card: int) -> None:
         self._bench.change_card(card, making_fails=False)
 
+    def fail_reset(self, card: int) -> None:
+        fault = contract.Fault(reason="ResetFailed", message="The card does not come back.")
+        self._bench.change_card(card, reset_fails=fault)
+
+    def mend_reset(self, card: int) -> None:
+        self._bench.change_card(card, reset_fails=None)
+
     def work(self, card: int) -> None:
         self._bench.change_card(card, used=True)
 
@@ -126,7 +147,14 @@ class NvidiaBench:
     beside = _make(19, 1, 1)
     across = _make(9, 0, 4)
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, name: str = "a30-x2") -> None:
+    def __init__(
+        self,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str = "a30-x2",
+        *,
+        mode_change: str = "",
+    ) -> None:
         # Inside the tree, so that a link of the tree leads to the files the driver keeps.
         self.tree = root / "root"
         self.folder = self.tree / "run/simulation"
@@ -134,7 +162,8 @@ class NvidiaBench:
             host_root=str(self.tree), host_root_on_node="/mnt/host"
         )
         self.artifacts = simulation.build_native(places.cache())
-        self.machine = machine.load(name)
+        self.machine = _changing(machine.load(name), mode_change)
+        self._resetting = "simReset" if mode_change == "pending" else "nvmlDeviceSetMigMode"
         self.cards = len(self.machine.cards)
         self.libraries = tree_driver.library_folder(self.machine)
         hosttree.write(
@@ -196,6 +225,12 @@ class NvidiaBench:
     def mend_making(self, card: int) -> None:
         self.turn(card, "fail.nvmlGpuInstanceCreateComputeInstance=0")
 
+    def fail_reset(self, card: int) -> None:
+        self.turn(card, f"fail.{self._resetting}=999")
+
+    def mend_reset(self, card: int) -> None:
+        self.turn(card, f"fail.{self._resetting}=0")
+
     def work(self, card: int) -> None:
         folder = self.folder / f"proc/driver/nvidia/capabilities/gpu{card}/mig"
         instances = sorted(path.name.removeprefix("gi") for path in folder.glob("gi*"))
@@ -217,6 +252,18 @@ class NvidiaBench:
         subprocess.run([str(self.artifacts / "simctl"), *words], check=True, capture_output=True)
 
 
+def _changing(found: machine.Machine, mode_change: str) -> machine.Machine:
+    """The machine with cards whose MIG mode changes in another way; "" leaves it as it is."""
+    models = {
+        name: msgspec.structs.replace(
+            model, mig=msgspec.structs.replace(model.mig, mode_change=mode_change)
+        )
+        for name, model in found.models.items()
+        if model.mig is not None and mode_change
+    }
+    return msgspec.structs.replace(found, models={**found.models, **models})
+
+
 def make(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A bench by name; NVIDIA's needs root, for it makes device nodes."""
     if name == "simulated":
@@ -233,3 +280,12 @@ def make_partitionable(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -
     if os.geteuid() != 0:
         pytest.skip("device nodes of the simulated host can be made by root only")
     return NvidiaBench(root, monkeypatch, "h100-x8")
+
+
+def make_resettable(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> ResetBench:
+    """A bench by name whose cards' mode changes by a reset, by the driver or by its tool."""
+    if name == "simulated":
+        return SimulatedBench(root, partitionable=True, dynamic=False)
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    return NvidiaBench(root, monkeypatch, "a100-40gb-x4", mode_change=name.removeprefix("nvidia-"))

@@ -11,6 +11,7 @@ xids       numbers the driver raises → the card's fault or the application's
 driver     `contract.Vendor`: the PCI bus, and what containers need
 slicing    what a card offers to shares; its time slice
 limits     whether the driver can keep a container to an amount of memory
+resetting  resets a card
 capabilities  the device nodes of one MIG partition
 sharing    edits of a share: the card, and the hook that limits memory
 mps        control daemons of MPS, in a process of their own

@@ -18,7 +18,7 @@ from gpudeck import errors, logs
 from gpudeck.host import pci
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import capabilities, files, sharing
+from gpudeck.vendors.nvidia import capabilities, files, resetting, sharing
 from gpudeck.vendors.nvidia.mps import clients
 
 log = logs.get(__name__)
@@ -87,6 +87,10 @@ class NvidiaVendor:
             shared=self._shared(look, driver_version, hook_path),
             uses=tuple(clients.edits(look, use, self._edits(look, use, hook_path)) for use in uses),
         )
+
+    async def reset(self, address: str) -> None:
+        """`Vendor.reset`."""
+        await resetting.reset(self._root, address)
 
     def _shared(self, look: host.Root, version: str, hook_path: str) -> contract.Edits:
         """What all cards need. Resolving some fifty paths takes milliseconds, so it is kept until

@@ -62,31 +62,35 @@ class Instances:
                 ) from error
             raise
 
-    def set_mode(self, enabled: bool) -> None:
+    def set_mode(self, enabled: bool, *, may_reset: bool = False) -> None:
         """`SetPartitioning`."""
         current, pending = self._nvml.call(pynvml.nvmlDeviceGetMigMode, self._handle)
         if current == pending == int(enabled):
             return
         if current != int(enabled):
-            self._check_change(enabled)
+            self._check_change(enabled, may_reset=may_reset)
         status = self._nvml.call(pynvml.nvmlDeviceSetMigMode, self._handle, int(enabled))
         if status == pynvml.NVML_SUCCESS:
             log.info("MIG mode changed", card=self._card.address, enabled=enabled)
             return
-        # The driver keeps a refused wish for the next reset; nobody would expect it then.
-        self._nvml.call(pynvml.nvmlDeviceSetMigMode, self._handle, current)
+        if not may_reset:
+            # The driver keeps a refused wish for the next reset; nobody would expect it then.
+            self._nvml.call(pynvml.nvmlDeviceSetMigMode, self._handle, current)
+        elif status == pynvml.NVML_ERROR_RESET_REQUIRED:
+            log.info("MIG mode waits for a reset", card=self._card.address, enabled=enabled)
+            return
         raise self._mode_refused(enabled, status)
 
-    def _check_change(self, enabled: bool) -> None:
+    def _check_change(self, enabled: bool, *, may_reset: bool) -> None:
         address, word = self._card.address, "on" if enabled else "off"
         if self._card.mode is contract.PartitioningMode.NOT_AVAILABLE:
             raise errors.UnsupportedError(
                 f"{address}: the card has no MIG.", reason="PartitioningNotAvailable"
             )
-        if not self._card.dynamic:
+        if not self._card.dynamic and not may_reset:
             raise errors.UnsupportedError(
-                f"{address}: turning MIG {word} needs a reset of this card; "
-                f"drain the node and run nvidia-smi -i {address} -mig {int(enabled)}.",
+                f"{address}: turning MIG {word} needs a reset of this card, which the "
+                "administrator asks for by the label gpu.deckhouse.io/mig-mode.",
                 reason="PartitioningNeedsReset",
             )
         if self._card.partitions:
@@ -95,6 +99,24 @@ class Instances:
                 f"{address}: MIG cannot be turned off while the card has partitions: {there}.",
                 reason="CardPartitioned",
             )
+        users = self._users() if may_reset else []
+        if users:
+            raise errors.BusyError(
+                f"{address}: MIG cannot be turned {word} while "
+                f"{'processes use' if len(users) > 1 else 'a process uses'} the card; "
+                f"end {', '.join(users)}.",
+                reason="CardInUse",
+            )
+
+    def _users(self) -> list[str]:
+        """The processes that work on the card; those of other PID namespaces may be missing."""
+        found = set()
+        for ask in (
+            pynvml.nvmlDeviceGetComputeRunningProcesses,
+            pynvml.nvmlDeviceGetGraphicsRunningProcesses,
+        ):
+            found |= {int(each.pid) for each in self._nvml.optional(ask, self._handle) or ()}
+        return [f"PID {pid}" for pid in sorted(found)]
 
     def _mode_refused(self, enabled: bool, status: int) -> errors.GpudeckError:
         address, word = self._card.address, "on" if enabled else "off"

@@ -73,6 +73,7 @@ class Inventory:
             total_slices=max((each.slices for each in profiles), default=0),
             profiles=profiles,
             mode=mig.mode(mode[0] if mode is not None else None),
+            pending_mode=mig.mode(mode[1] if mode is not None else None),
             dynamic=mode is not None and mig.is_dynamic(nvml, handle, capability),
             share_support=slicing.support(nvml, handle, self._root, capability),
             mps_shares=places.Card(self._root, address).shares(),

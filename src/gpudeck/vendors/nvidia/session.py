@@ -99,7 +99,7 @@ class NvmlLibrary:
             case contract.RemovePartition():
                 partitioning.remove(action)
             case contract.SetPartitioning():
-                partitioning.set_mode(action.enabled)
+                partitioning.set_mode(action.enabled, may_reset=action.may_reset)
             case contract.SetTimeSlice():
                 slicing.set_time_slice(self._nvml, self._root, card.uuid, action.interval)
             case contract.JoinMps():

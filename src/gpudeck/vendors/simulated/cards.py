@@ -51,6 +51,13 @@ class SimulatedVendor:
             uses=tuple(contract.UseEdits(edits=_edits(use)) for use in uses),
         )
 
+    async def reset(self, address: str) -> None:
+        """`Vendor.reset`."""
+        with self._bench.locked():
+            cards = self._bench.read().cards
+            index = [card.site.address for card in cards].index(address)
+            self._bench.put_card(index, partitioning.reset(cards[index]))
+
 
 class SimulatedLibrary:
     """The library side."""

@@ -35,6 +35,8 @@ class Card(contract.Value, frozen=True):
     """A reading ends the process."""
     used: bool = False
     """A process works on it: nothing of it can be removed and its mode cannot change."""
+    reset_fails: contract.Fault | None = None
+    """A reset of the card ends with this reason and message."""
     making_fails: bool = False
     """A partition that is made comes to nothing."""
 
@@ -91,6 +93,7 @@ def partitionable(count: int, *, dynamic: bool = True) -> Machine:
             total_slices=4,
             profiles=PROFILES,
             mode=contract.PartitioningMode.DISABLED,
+            pending_mode=contract.PartitioningMode.DISABLED,
             dynamic=dynamic,
         )
         cards.append(msgspec.structs.replace(card, reading=reading))

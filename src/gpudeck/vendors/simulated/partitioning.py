@@ -24,7 +24,7 @@ def act(card: machine.Card, action: contract.Action) -> Outcome:
         case contract.RemovePartition():
             return _remove(card, action), None
         case contract.SetPartitioning():
-            return _set_mode(card, enabled=action.enabled), None
+            return _set_mode(card, enabled=action.enabled, may_reset=action.may_reset), None
         case contract.SetTimeSlice() if card.reading.share_support.time_slicing:
             return card, None
         case contract.JoinMps(share_id=share_id) if card.reading.share_support.mps:
@@ -35,6 +35,16 @@ def act(card: machine.Card, action: contract.Action) -> Outcome:
             return _with(card, mps_shares=tuple(staying)), None
     text = f"{card.site.address}: {type(action).__name__} is not offered for this card."
     raise errors.UnsupportedError(text, reason="ActionUnsupported")
+
+
+def reset(card: machine.Card) -> machine.Card:
+    """Return the card after a reset: without partitions, and in its pending mode."""
+    if card.used:
+        text = f"{card.site.address}: a process uses the card."
+        raise errors.BusyError(text, reason="CardInUse")
+    if card.reset_fails is not None:
+        raise errors.UnavailableError(card.reset_fails.message, reason=card.reset_fails.reason)
+    return _with(card, mode=card.reading.pending_mode, partitions=())
 
 
 def _make(card: machine.Card, action: contract.MakePartition) -> Outcome:
@@ -90,16 +100,16 @@ def _remove(card: machine.Card, action: contract.RemovePartition) -> machine.Car
     return _with(card, partitions=kept)
 
 
-def _set_mode(card: machine.Card, *, enabled: bool) -> machine.Card:
+def _set_mode(card: machine.Card, *, enabled: bool, may_reset: bool = False) -> machine.Card:
     address, reading = card.site.address, card.reading
     modes = contract.PartitioningMode
     wanted = modes.ENABLED if enabled else modes.DISABLED
     if reading.mode is wanted:
-        return card
+        return card if reading.pending_mode is wanted else _with(card, pending_mode=wanted)
     if reading.mode is modes.NOT_AVAILABLE:
         text = f"{address}: the card cannot be partitioned."
         raise errors.UnsupportedError(text, reason="PartitioningNotAvailable")
-    if not reading.dynamic:
+    if not reading.dynamic and not may_reset:
         text = f"{address}: the mode needs a reset of the card."
         raise errors.UnsupportedError(text, reason="PartitioningNeedsReset")
     if reading.partitions:
@@ -108,7 +118,9 @@ def _set_mode(card: machine.Card, *, enabled: bool) -> machine.Card:
     if card.used:
         text = f"{address}: a process uses the card."
         raise errors.BusyError(text, reason="CardInUse")
-    return _with(card, mode=wanted)
+    if not reading.dynamic:
+        return _with(card, pending_mode=wanted)
+    return _with(card, mode=wanted, pending_mode=wanted)
 
 
 def _with(card: machine.Card, **changes: object) -> machine.Card:
