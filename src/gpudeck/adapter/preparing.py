@@ -58,6 +58,8 @@ class Preparing:
         self._act = act
         self._shared = wire.Shared()
         self._turn = asyncio.Lock()
+        self._changing: dict[str, asyncio.Task[pb.SetPartitioningResponse]] = {}
+        """The cards whose mode is being changed, by address."""
 
     async def prepare(self, request: pb.PrepareRequest) -> pb.PrepareResponse:
         """Answer for each claim on its own."""
@@ -77,6 +79,29 @@ class Preparing:
         return pb.UnprepareResponse(
             claims=[await self._unprepare_claim(each) for each in request.claims]
         )
+
+    async def set_partitioning(
+        self, request: pb.SetPartitioningRequest
+    ) -> pb.SetPartitioningResponse:
+        """Change the mode of a card that needs a reset; it goes on when the caller gives up."""
+        address = request.pci_address
+        while (before := self._changing.get(address)) is not None:
+            await asyncio.wait([before])
+        task = asyncio.create_task(self._set_partitioning(request))
+        self._changing[address] = task
+        task.add_done_callback(lambda _: self._changing.pop(address))
+        return await asyncio.shield(task)
+
+    async def _set_partitioning(
+        self, request: pb.SetPartitioningRequest
+    ) -> pb.SetPartitioningResponse:
+        action = contract.SetPartitioning(enabled=request.enabled, may_reset=True)
+        try:
+            async with self._turn:
+                await self._act(request.pci_address, action)
+        except errors.GpudeckError as error:
+            return pb.SetPartitioningResponse(error=wire.error(error))
+        return pb.SetPartitioningResponse()
 
     def _changes(self, request: pb.PrepareRequest) -> bool:
         cards = {card.site.address: card.reading for card in self._inventory().cards}
@@ -98,6 +123,11 @@ class Preparing:
             claim.fail(error)
 
     async def _use(self, claim: _Claim, device: pb.DeviceRequest) -> contract.Use:
+        if device.pci_address in self._changing:
+            raise errors.BusyError(
+                f"{device.pci_address}: the partitioning mode of the card is being changed.",
+                reason="CardChanging",
+            )
         card = self._reading(device.pci_address)
         partition: contract.Partition | None = None
         for action in planning.actions(card, device):

@@ -155,6 +155,13 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         with metrics.call_seconds.labels("unprepare").time():
             return await self._preparing.unprepare(request)
 
+    async def SetPartitioning(  # noqa: N802
+        self, request: pb.SetPartitioningRequest, context: Context
+    ) -> pb.SetPartitioningResponse:
+        await self._need_inventory(context)
+        with metrics.call_seconds.labels("set_partitioning").time():
+            return await self._preparing.set_partitioning(request)
+
     async def Metrics(  # noqa: N802
         self, request: pb.MetricsRequest, context: Context
     ) -> pb.MetricsResponse:

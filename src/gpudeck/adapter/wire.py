@@ -158,6 +158,7 @@ def _profile(given: contract.PartitionProfile) -> pb.PartitionProfile:
 def _partitioning(reading: contract.CardReading) -> pb.Partitioning:
     return pb.Partitioning(
         mode=_MODES[reading.mode],
+        pending=_MODES[reading.pending_mode],
         partitions=[
             pb.Partition(
                 profile=each.profile,

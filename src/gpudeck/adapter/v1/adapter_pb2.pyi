@@ -58,6 +58,20 @@ class HoldingResponse(_message.Message):
     cdi_devices: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, cdi_devices: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class SetPartitioningRequest(_message.Message):
+    __slots__ = ("pci_address", "enabled")
+    PCI_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ENABLED_FIELD_NUMBER: _ClassVar[int]
+    pci_address: str
+    enabled: bool
+    def __init__(self, pci_address: _Optional[str] = ..., enabled: _Optional[bool] = ...) -> None: ...
+
+class SetPartitioningResponse(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
 class MetricsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -217,12 +231,14 @@ class PartitionProfile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., profile_id: _Optional[int] = ..., memory_mib: _Optional[int] = ..., max_instances: _Optional[int] = ..., slices: _Optional[int] = ..., multiprocessors: _Optional[int] = ..., placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., copy_engines: _Optional[int] = ..., decoders: _Optional[int] = ..., encoders: _Optional[int] = ..., jpeg_engines: _Optional[int] = ..., ofa_engines: _Optional[int] = ...) -> None: ...
 
 class Partitioning(_message.Message):
-    __slots__ = ("mode", "partitions")
+    __slots__ = ("mode", "partitions", "pending")
     MODE_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     mode: PartitioningMode
     partitions: _containers.RepeatedCompositeFieldContainer[Partition]
-    def __init__(self, mode: _Optional[_Union[PartitioningMode, str]] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ...) -> None: ...
+    pending: PartitioningMode
+    def __init__(self, mode: _Optional[_Union[PartitioningMode, str]] = ..., partitions: _Optional[_Iterable[_Union[Partition, _Mapping]]] = ..., pending: _Optional[_Union[PartitioningMode, str]] = ...) -> None: ...
 
 class Partition(_message.Message):
     __slots__ = ("profile", "uuid", "start", "size", "profile_id")

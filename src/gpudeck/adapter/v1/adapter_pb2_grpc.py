@@ -55,6 +55,11 @@ class AdapterStub:
                 request_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.UnprepareRequest.SerializeToString,
                 response_deserializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.UnprepareResponse.FromString,
                 _registered_method=True)
+        self.SetPartitioning = channel.unary_unary(
+                '/gpudeck.adapter.v1.Adapter/SetPartitioning',
+                request_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.SetPartitioningRequest.SerializeToString,
+                response_deserializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.SetPartitioningResponse.FromString,
+                _registered_method=True)
         self.Metrics = channel.unary_unary(
                 '/gpudeck.adapter.v1.Adapter/Metrics',
                 request_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.MetricsRequest.SerializeToString,
@@ -109,6 +114,18 @@ class AdapterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetPartitioning(self, request, context):
+        """Turns the partitioning mode of one card on or off, and resets the card for it where that must
+        be. For cards whose partition_support.dynamic is false; the caller sees to it that no claim holds
+        the card. Idempotent. A snapshot with the outcome is sent before the answer; meanwhile claims for
+        the card are refused as CardChanging. A refusal is told in the answer's error and leaves the
+        card in its old mode, perhaps with the new one pending. Optional: UNIMPLEMENTED counts as a
+        maker whose cards do not have it. Ordinary time is some seconds. Deadline of the caller: 100 s.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Metrics(self, request, context):
         """Gives the adapter's own metrics. The adapter has no token with which it could ask who reads
         them, so the dra-plugin serves them beside its own. Never touches the maker's library. Optional:
@@ -150,6 +167,11 @@ def add_AdapterServicer_to_server(servicer, server):
                     servicer.Unprepare,
                     request_deserializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.UnprepareRequest.FromString,
                     response_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.UnprepareResponse.SerializeToString,
+            ),
+            'SetPartitioning': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPartitioning,
+                    request_deserializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.SetPartitioningRequest.FromString,
+                    response_serializer=gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.SetPartitioningResponse.SerializeToString,
             ),
             'Metrics': grpc.unary_unary_rpc_method_handler(
                     servicer.Metrics,
@@ -270,6 +292,33 @@ class Adapter:
             '/gpudeck.adapter.v1.Adapter/Unprepare',
             gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.UnprepareRequest.SerializeToString,
             gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.UnprepareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPartitioning(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gpudeck.adapter.v1.Adapter/SetPartitioning',
+            gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.SetPartitioningRequest.SerializeToString,
+            gpudeck_dot_adapter_dot_v1_dot_adapter__pb2.SetPartitioningResponse.FromString,
             options,
             channel_credentials,
             insecure,
