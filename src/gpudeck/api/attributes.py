@@ -51,4 +51,6 @@ TYPE_MIG = "mig"
 TYPE_SHARE = "share"
 DEVICE_TYPE_PHYSICAL = "physical"
 
+MODE_TAINT = "gpu.deckhouse.io/mig-mode"
+"""Key of the taint of a card whose partition mode is about to change."""
 UNHEALTHY_TAINT = "gpu.deckhouse.io/unhealthy"

@@ -10,6 +10,8 @@ from gpudeck.api.meta import Condition
 DISCOVERED = "Discovered"
 DRIVER_READY = "DriverReady"
 HARDWARE_HEALTHY = "HardwareHealthy"
+PARTITIONING_APPLIED = "PartitioningApplied"
+"""On PhysicalGPU, where an administrator chose its partition mode: whether the card has it."""
 PUBLISHED = "Published"
 READY = "Ready"
 
@@ -28,6 +30,18 @@ DEVICE_CLASS_CONFLICT = "DeviceClassConflict"
 """Ready=False of a GPUClass: somebody else has a DeviceClass of that name."""
 EXTENDED_RESOURCE_CONFLICT = "ExtendedResourceConflict"
 """Ready=False of a GPUClass: another class has that extended resource name."""
+
+APPLIED = "Applied"
+"""PartitioningApplied=True: the card has the mode that was chosen."""
+NOT_NEEDED = "NotNeeded"
+"""PartitioningApplied=True: the choice does not concern the card."""
+CHOICE_INVALID = "ChoiceInvalid"
+"""PartitioningApplied=False: the label says nothing that is known."""
+WAITING_FOR_CARD = "WaitingForCard"
+WAITING_FOR_CLAIMS = "WaitingForClaims"
+WAITING_FOR_PARTITIONS = "WaitingForPartitions"
+SWITCHING = "Switching"
+SWITCH_FAILED = "SwitchFailed"
 
 
 def merge(old: Iterable[Condition] | None, new: Iterable[Condition], now: str) -> list[Condition]:

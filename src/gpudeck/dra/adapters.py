@@ -27,6 +27,8 @@ log = logs.get(__name__)
 IDENTIFY_SECONDS = 2.0
 CALL_SECONDS = 10.0
 """Deadlines that the protocol names for Identify and for Prepare and Unprepare."""
+MODE_SECONDS = 100.0
+"""Deadline that the protocol names for SetPartitioning."""
 REACH_SECONDS = 3.0
 """How long a call waits for an adapter that is restarting before it is refused."""
 FIRST_SNAPSHOT_SECONDS = 15.0
@@ -57,6 +59,7 @@ class Adapter:
         self._prepare = self._unary("Prepare", adapter_pb2.PrepareResponse)
         self._unprepare = self._unary("Unprepare", adapter_pb2.UnprepareResponse)
         self._holding = self._unary("Holding", adapter_pb2.HoldingResponse)
+        self._set_partitioning = self._unary("SetPartitioning", adapter_pb2.SetPartitioningResponse)
         self._metrics = self._unary("Metrics", adapter_pb2.MetricsResponse)
         self._watch: Any = self._channel.unary_stream(
             f"{_SERVICE}WatchCards",
@@ -169,6 +172,16 @@ class Adapter:
         answer = await _called(self._holding, adapter_pb2.HoldingRequest(kind=kind))
         return frozenset(answer.cdi_devices)
 
+    async def set_partitioning(
+        self, address: str, *, enabled: bool
+    ) -> adapter_pb2.SetPartitioningResponse:
+        """Change the mode of a card that needs a reset. Raises UnavailableError."""
+        request = adapter_pb2.SetPartitioningRequest(pci_address=address, enabled=enabled)
+        response: adapter_pb2.SetPartitioningResponse = await _called(
+            self._set_partitioning, request, MODE_SECONDS
+        )
+        return response
+
     async def metrics(self) -> bytes:
         """Return the adapter's metrics, nothing if it does not answer."""
         try:
@@ -180,12 +193,12 @@ class Adapter:
         return text
 
 
-async def _called(method: Any, request: Any) -> Any:
+async def _called(method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
     try:
-        return await method(request, timeout=CALL_SECONDS)
+        return await method(request, timeout=seconds)
     except grpc.aio.AioRpcError as error:
         timed_out = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        why = f"took longer than {CALL_SECONDS:g} s" if timed_out else error.details()
+        why = f"took longer than {seconds:g} s" if timed_out else error.details()
         raise UnavailableError(
             f"the adapter on this node does not answer: {why}", reason="AdapterUnavailable"
         ) from error

@@ -24,7 +24,7 @@ _ALLOWED = "a Kubernetes quantity of at least 1Mi, such as 4Gi"
 
 
 class Amounts:
-    """Follows the label of one Node; `cache.run` must run."""
+    """Follows the label of one Node; `cache.run` must run. `switching` reads the same cache."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Amounts:
             resources.NODE,
             Meta,
             field_selector=f"metadata.name={node_name}",
-            keep=_label_alone,
+            keep=_labels_alone,
         )
         self.cache.subscribe(self._changed)
 
@@ -91,8 +91,8 @@ def parse(text: str, field: str) -> int:
     return amount
 
 
-def _label_alone(node: Meta) -> Meta:
-    """What is read of a Node, so that the kubelet's reports of its state wake nobody."""
-    text = (node.metadata.labels or {}).get(labels.SHARE_MEMORY)
-    kept = {labels.SHARE_MEMORY: text} if text is not None else None
-    return Meta(metadata=ObjectMeta(name=node.metadata.name, labels=kept))
+def _labels_alone(node: Meta) -> Meta:
+    """What the plugin reads of a Node, so that the kubelet's reports of its state wake nobody."""
+    found = node.metadata.labels or {}
+    kept = {each: found[each] for each in (labels.SHARE_MEMORY, labels.MIG_MODE) if each in found}
+    return Meta(metadata=ObjectMeta(name=node.metadata.name, labels=kept or None))

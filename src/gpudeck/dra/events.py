@@ -63,6 +63,13 @@ class NodeEvents:
         """A label of the Node cannot be read; `instead` is what counts."""
         self._warn("InvalidNodeLabel", f"{why}. Until then {instead} counts.")
 
+    def choice_invalid(self, choice: str, allowed: str) -> None:
+        """A label chooses a partition mode that there is not."""
+        self._warn(
+            "MigModeInvalid",
+            f"The {choice} is not valid; allowed: {allowed}. Its cards are left as they are.",
+        )
+
     def registration_failed(self, why: str) -> None:
         """The kubelet refused the plugin."""
         self._warn("PluginRegistrationFailed", f"The kubelet refused the DRA plugin: {why}")

@@ -30,6 +30,7 @@ from gpudeck.dra import (
     publishing,
     reporting,
     server,
+    switching,
 )
 from gpudeck.dra.settings import Settings
 from gpudeck.errors import BusyError, GpudeckError, InvalidError
@@ -72,6 +73,7 @@ class Plugin:
             self.events,
             node,
             held=self.ledger.held_devices,
+            kept_off=lambda: self.switcher.kept_off,
             policy=publishing.Policy(shares=self.amounts.policy, effect=settings.unhealthy_effect),
         )
         self.amounts.subscribe(self.publisher.wake)
@@ -80,6 +82,16 @@ class Plugin:
         """Set when something of a claim may have been left to be removed."""
         self.ledger.subscribe(self._held_changed)
         self.reporter = reporting.Reporter(api, adapter, self.publisher, node)
+        self.switcher = switching.Switcher(
+            api,
+            adapter,
+            self.ledger,
+            self.events,
+            node_name=node,
+            node=self.amounts.cache,
+            gpus=self.reporter.cache,
+        )
+        self._connect()
         self.claims = claimstatus.ClaimStatus(api, adapter, self.ledger, node)
         self.hook_path = ""
         self.preparer = preparing.Preparer(
@@ -90,6 +102,7 @@ class Plugin:
             exposure=exposure,
             node_name=node,
             hook_path=lambda: self.hook_path,
+            late=self.switcher.late,
         )
         self.collector = collecting.Collector(
             api,
@@ -106,9 +119,19 @@ class Plugin:
         self._refused = "the kubelet has not registered the plugin yet"
         adapter.subscribe(lambda: metrics.adapter_connected.set(adapter.is_connected))
 
+    def _connect(self) -> None:
+        """Let the writers hear of each other."""
+        publisher, reporter, switcher = self.publisher, self.reporter, self.switcher
+        switcher.published = lambda: None if publisher.rejection else publisher.published
+        reporter.applied = lambda: switcher.conditions
+        publisher.subscribe(switcher.wake)
+        switcher.subscribe(publisher.wake)
+        switcher.subscribe(reporter.wake)
+
     def _held_changed(self) -> None:
         # The checkpoint is written in threads.
         self._loop.call_soon_threadsafe(self.publisher.held_changed)
+        self._loop.call_soon_threadsafe(self.switcher.wake)
         self._loop.call_soon_threadsafe(self._left.set)
 
     async def run(self) -> None:
@@ -160,6 +183,7 @@ class Plugin:
                 group.create_task(self.reporter.run(), name="reporting")
                 group.create_task(self.claims.run(), name="claims")
                 group.create_task(self.collector.run(), name="collecting")
+                group.create_task(self.switcher.run(), name="modes")
 
     async def _is_alone(self, stack: contextlib.AsyncExitStack) -> bool:
         lock = locks.held(self.settings.data_dir / "publish.lock", deadline_seconds=WAIT_SECONDS)

@@ -14,12 +14,12 @@ card, so the two meet as late as can be and fewer whole cards are cut up.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
 import msgspec
 
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.api import attributes, names, quantities, resource, selectors, versions
+from gpudeck.api import attributes, labels, names, quantities, resource, selectors, versions
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.devices import cutting
@@ -61,6 +61,9 @@ class Rules(msgspec.Struct, frozen=True):
     ours: frozenset[str] = frozenset()
     """Names of the devices that claims of this node hold."""
     shares: SharePolicy = SharePolicy()
+    kept_off: Set[PciAddress] | None = frozenset()
+    """The cards that get no new claims, for their partition mode is about to change; None where
+    that is not known yet, and what is published now holds."""
     effect: str = NO_SCHEDULE
     """Of the taint of an unhealthy card."""
     taints_kept: bool = True
@@ -99,7 +102,8 @@ def refusal(card: adapter_pb2.Card, ours: Collection[str] = ()) -> Refusal | Non
     if _is_enabled(card) and not card.partition_support.dynamic:
         return Refusal(
             "CardPartitioned",
-            "The card is in partitioning mode, so it cannot be used whole; turn the mode off.",
+            "The card is in partitioning mode, so it cannot be used whole; the label "
+            f"{labels.MIG_MODE}=disabled turns the mode off.",
         )
     return None
 
@@ -139,7 +143,10 @@ def offer(
         parts = _Card(card, rules, keys)
         found = parts.devices()
         for rank, device in found:
-            device.taints = _taints(card.health, (before or {}).get(device.name), rules.effect)
+            known = (before or {}).get(device.name)
+            device.taints = _taints(card.health, known, rules.effect)
+            if _gets_no_claims(card, known, rules.kept_off):
+                device.taints = [*(device.taints or ()), _mode_taint(known)]
             if rules.taints_kept or not device.taints:
                 ranked.append(((*rank[:2], index, *rank[2:]), device))
         if parts.counters is not None:
@@ -422,6 +429,11 @@ def is_tainted(device: resource.Device) -> bool:
     return any(taint.key == attributes.UNHEALTHY_TAINT for taint in device.taints or ())
 
 
+def is_kept_off(device: resource.Device) -> bool:
+    """Whether the device carries our taint of cards whose partition mode is about to change."""
+    return any(taint.key == attributes.MODE_TAINT for taint in device.taints or ())
+
+
 def _attributes(card: adapter_pb2.Card, vendor: str) -> dict[str, resource.Attribute]:
     """What all devices of a card have."""
     address = _address(card)
@@ -488,3 +500,25 @@ def _taints(
             key=attributes.UNHEALTHY_TAINT, value=value, effect=effect, time_added=since
         )
     ]
+
+
+def _gets_no_claims(
+    card: adapter_pb2.Card, before: resource.Device | None, kept_off: Set[PciAddress] | None
+) -> bool:
+    if kept_off is None:
+        return before is not None and is_kept_off(before)
+    return _address(card) in kept_off
+
+
+def _mode_taint(before: resource.Device | None) -> resource.DeviceTaint:
+    since = next(
+        (
+            each.time_added
+            for each in (before.taints if before is not None else None) or ()
+            if each.key == attributes.MODE_TAINT
+        ),
+        None,
+    )
+    return resource.DeviceTaint(
+        key=attributes.MODE_TAINT, value="changing", effect=NO_SCHEDULE, time_added=since
+    )

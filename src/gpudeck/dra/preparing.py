@@ -25,7 +25,7 @@ import msgspec
 
 from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.api import names, resource, resources
+from gpudeck.api import labels, names, resource, resources
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import (
     adapters,
@@ -35,6 +35,7 @@ from gpudeck.dra import (
     holders,
     ledger,
     metadata,
+    modes,
     recovering,
     requesting,
 )
@@ -87,6 +88,7 @@ class Preparer:
         exposure: exposing.Exposure,
         node_name: str,
         hook_path: Callable[[], str],
+        late: Callable[[Reference, HeldDevice], None] = lambda claim, device: None,
     ) -> None:
         self._api = api
         self._adapter = adapter
@@ -95,6 +97,8 @@ class Preparer:
         self._exposure = exposure
         self._node_name = node_name
         self._hook_path = hook_path
+        self._late = late
+        """Told of a claim whose device needs the card in its other partition mode."""
 
     async def prepare(self, claims: Sequence[Reference]) -> dict[str, Outcome]:
         """Prepare claims; the answer has an outcome for each UID. May be repeated.
@@ -324,6 +328,7 @@ class Preparer:
         if content.is_partial:
             await self._add_claims(content)
         devices = [self._described(device) for device in fetched.devices]
+        self._check_modes(claim, devices)
         before = content.claims.get(claim.uid)
         if before is not None and before.holds_made and _is_moved(before, fetched):
             raise UnavailableError(
@@ -478,6 +483,21 @@ class Preparer:
                 reason="CardNotFound",
             )
         return requesting.described(device, card)
+
+    def _check_modes(self, claim: Reference, devices: Sequence[HeldDevice]) -> None:
+        """Refuse a claim that was allocated before a card's mode was changed by a reset."""
+        for device in devices:
+            card = self._find(device)
+            if card is not None and modes.is_misfit(device, card):
+                self._late(claim, device)
+                mode = "on" if modes.is_enabled(card) else "off"
+                raise UnavailableError(
+                    f"device {device.name}: the partitioning mode of card {card.pci_address} is "
+                    f"{mode} now, and this device needs the other one; where the label "
+                    f"{labels.MIG_MODE} chose the mode, it is changed for the claim when nobody "
+                    "holds the card",
+                    reason="ModeMismatch",
+                )
 
     async def _give_back(
         self, known: Content, claims: Sequence[Reference]

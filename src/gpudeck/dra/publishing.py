@@ -21,6 +21,7 @@ from gpudeck import logs
 from gpudeck.api import attributes, conditions, core, labels, names, resource, resources
 from gpudeck.api.meta import ObjectMeta, OwnerReference
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import adapters, events, metrics, offering, rehearsing, slices
 from gpudeck.errors import NotFoundError, TerminalError, UnavailableError
 from gpudeck.kube import client, queueing, watching
@@ -60,6 +61,7 @@ class Publisher:
         node_name: str,
         *,
         held: Callable[[], frozenset[str]] = frozenset,
+        kept_off: Callable[[], frozenset[PciAddress] | None] = frozenset,
         policy: Policy | None = None,
     ) -> None:
         self.published: dict[str, resource.Device] | None = None
@@ -79,6 +81,7 @@ class Publisher:
         self._generation = 0
         self._rehearsal = rehearsing.Rehearsal(api, node_events)
         self._held = held
+        self._kept_off = kept_off
         self._policy = policy or Policy()
         self._parts: frozenset[str] = frozenset()
         self._released: dict[str, float] = {}
@@ -176,6 +179,7 @@ class Publisher:
             ),
             ours=ours,
             shares=self._policy.shares(),
+            kept_off=self._kept_off(),
             effect=self._policy.effect,
             taints_kept=kept.taints,
             counters_kept=kept.counters,

@@ -9,11 +9,12 @@ deletion by somebody else is put right.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 
 from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import conditions, labels, names, resources
-from gpudeck.api.meta import ObjectMeta
+from gpudeck.api.meta import Condition, ObjectMeta
 from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import adapters, publishing, status
@@ -27,6 +28,10 @@ AWAY_SECONDS = 60.0
 """How long an adapter may be away, e.g. for an update, before its verdicts count no more."""
 
 
+_OWNED = (conditions.PUBLISHED, conditions.PARTITIONING_APPLIED)
+"""Conditions that this process says in its own name."""
+
+
 class Reporter:
     """Keeps the status of this node's cards, as far as the adapter and the plugin own it."""
 
@@ -37,6 +42,8 @@ class Reporter:
         publisher: publishing.Publisher,
         node_name: str,
     ) -> None:
+        self.applied: Callable[[], Mapping[str, Condition]] = dict
+        """The conditions PartitioningApplied by the cards' DRA device names; the switcher's."""
         self._api = api
         self._adapter = adapter
         self._publisher = publisher
@@ -57,7 +64,7 @@ class Reporter:
         await self.cache.synced()
         self.cache.subscribe(self._changed)
         self._adapter.subscribe(self._adapter_changed)
-        self._publisher.subscribe(self._all)
+        self._publisher.subscribe(self.wake)
         self._adapter_changed()
         await self._queue.work(self._report, workers=4)
 
@@ -81,9 +88,10 @@ class Reporter:
             self._away_since = None
         elif self._away_since is None:
             self._away_since = asyncio.get_running_loop().time()
-        self._all()
+        self.wake()
 
-    def _all(self) -> None:
+    def wake(self) -> None:
+        """Look at all cards again."""
         for name in self.cache.objects:
             self._queue.add(name)
 
@@ -124,6 +132,7 @@ class Reporter:
                 self._pool,
                 rejection=self._publisher.rejection,
                 parts_withheld=_device_of(gpu) in self._publisher.withheld,
+                applied=self.applied().get(_device_of(gpu)),
             )
             await self._write(gpu, wanted, labels.MANAGER_DRA_PLUGIN)
 
@@ -134,7 +143,8 @@ class Reporter:
         manager: str,
     ) -> physicalgpu.PhysicalGPU:
         """Write if need be; return the object as it is then."""
-        if status.same(wanted, gpu.status):
+        owned = _OWNED if manager == labels.MANAGER_DRA_PLUGIN else ()
+        if status.same(wanted, gpu.status, owned):
             return gpu
         old = gpu.status.conditions if gpu.status else None
         now = recording.timestamp()

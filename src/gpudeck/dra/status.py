@@ -10,7 +10,7 @@ so an unchanged card costs nothing.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import attributes, conditions, names, resource
@@ -86,29 +86,39 @@ def published_status(
     *,
     rejection: str = "",
     parts_withheld: bool = False,
+    applied: Condition | None = None,
 ) -> physicalgpu.PhysicalGPUStatus:
-    """The field of the manager gpudeck-dra-plugin: the condition Published.
+    """The fields of the manager gpudeck-dra-plugin: the condition Published, and `applied`.
 
     `rejection` is why the API server takes no slices at all, empty if it does;
-    `parts_withheld` says that it does not let wanted or held parts of the card be offered.
+    `parts_withheld` says that it does not let wanted or held parts of the card be offered;
+    `applied` is the condition PartitioningApplied, None where no mode was chosen for the card.
     """
     condition = _published(card, published, pool)
     if parts_withheld:
         condition = _without_parts(condition)
     if rejection and condition.reason == _WITHHELD:
         condition = _not_published("ResourceSlicesRejected", rejection)
-    return physicalgpu.PhysicalGPUStatus(conditions=[condition])
+    return physicalgpu.PhysicalGPUStatus(conditions=[condition, *([applied] if applied else [])])
 
 
 def same(
-    wanted: physicalgpu.PhysicalGPUStatus, found: physicalgpu.PhysicalGPUStatus | None
+    wanted: physicalgpu.PhysicalGPUStatus,
+    found: physicalgpu.PhysicalGPUStatus | None,
+    owned: Collection[str] = (),
 ) -> bool:
-    """Whether the object says already what `wanted` says; times do not count."""
+    """Whether the object says already what `wanted` says; times do not count.
+
+    A condition of the types `owned` that is not wanted (any more) makes a difference.
+    """
     if found is None:
         return False
     if wanted.capabilities is not None and wanted.capabilities != found.capabilities:
         return False
     if wanted.current_state is not None and _state(wanted) != _state(found):
+        return False
+    said = {each.type for each in wanted.conditions or ()}
+    if any(each.type in owned and each.type not in said for each in found.conditions or ()):
         return False
     return _verdicts(wanted.conditions) <= _verdicts(found.conditions)
 
@@ -212,9 +222,13 @@ def _published(
         if refusal is not None:
             return _not_published(refusal.reason, refusal.message)
         return _not_published(
-            _WITHHELD, "The card is unhealthy and the API server does not keep device taints."
+            _WITHHELD,
+            "The card is unhealthy or about to change its partitioning mode, and the API server "
+            "does not keep device taints.",
         )
     taint = " It is tainted as unhealthy." if offering.is_tainted(mine[0]) else ""
+    if offering.is_kept_off(mine[0]):
+        taint += " New claims are kept off it until its partitioning mode has changed."
     return Condition(
         type=conditions.PUBLISHED,
         status=conditions.TRUE,
