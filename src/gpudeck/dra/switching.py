@@ -34,22 +34,18 @@ ALL = "modes"
 """The one key of the queue: a pass looks at all cards."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Timing:
-    """Seconds."""
-
-    settle: float = 5.0
-    """From the writing of the taint until every scheduler is thought to have heard of it. One
-    that has chosen a device before writes that it did some moments later."""
-    ask: float = 15.0
-    """Between two looks at the API's claims while one of them keeps a card."""
-    unanswered: float = 2.0
-    """To the second attempt when the adapter did not answer; each later one takes twice as long."""
-    refused: float = 30.0
-    """The same when the adapter refused."""
-    longest: float = 600.0
-    told: float = 10.0
-    """How long the outcome may take to come in the adapter's inventory."""
+SETTLE_SECONDS = 5.0
+"""From the writing of the taint until every scheduler is thought to have heard of it: one that
+has chosen a device before writes that it did some moments later."""
+ASK_SECONDS = 15.0
+"""Between two looks at the API's claims while one of them keeps a card."""
+UNANSWERED_SECONDS = 2.0
+"""To the second attempt when the adapter did not answer; each later one takes twice as long."""
+REFUSED_SECONDS = 30.0
+"""The same when the adapter refused."""
+LONGEST_SECONDS = 600.0
+TOLD_SECONDS = 10.0
+"""How long the outcome may take to come in the adapter's inventory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +85,6 @@ class Switcher:
         node_name: str,
         node: Cache[Meta],
         gpus: Cache[physicalgpu.PhysicalGPU],
-        timing: Timing | None = None,
     ) -> None:
         self.kept_off: frozenset[PciAddress] | None = None
         """The cards that are to get no new claims; None until that is known."""
@@ -103,7 +98,6 @@ class Switcher:
         self._node, self._gpus = node, gpus
         self._events = node_events
         self._node_name = node_name
-        self._timing = timing or Timing()
         self._queue = queueing.Queue(ALL, first_seconds=1.0, limit_seconds=30.0)
         self._cards: dict[str, _Card] = {}
         self._told: set[modes.Choice] = set()
@@ -162,7 +156,7 @@ class Switcher:
         known, choice, now = self._card(device), self._choice(device), _now()
         is_on = modes.is_enabled(card)
         holders = set(modes.holders_here(self._ledger.glance(), _address(card), is_partition=is_on))
-        if now < known.asked_at + self._timing.ask:
+        if now < known.asked_at + ASK_SECONDS:
             holders |= set(known.claims)
         failure = known.failure
         if failure is not None and failure.choice != choice:
@@ -203,7 +197,7 @@ class Switcher:
             return False
         if known.kept_off_since is None:
             known.kept_off_since = _now()
-        return _now() >= known.kept_off_since + self._timing.settle
+        return _now() >= known.kept_off_since + SETTLE_SECONDS
 
     def _tell(self, decisions: Mapping[str, modes.Decision]) -> None:
         before = self.kept_off, self.conditions
@@ -235,11 +229,11 @@ class Switcher:
             if known.failure is not None:
                 moments.append(known.failure.until)
             if decisions[device].keeps_off and known.kept_off_since is not None:
-                moments.append(known.kept_off_since + self._timing.settle)
+                moments.append(known.kept_off_since + SETTLE_SECONDS)
             if decisions[device].keeps_off and known.claims:
-                moments.append(known.asked_at + self._timing.ask)
+                moments.append(known.asked_at + ASK_SECONDS)
             if known.late:
-                moments.append(_now() + self._timing.ask)
+                moments.append(_now() + ASK_SECONDS)
         ahead = [each - _now() for each in moments if each > _now()]
         return min(ahead, default=None)
 
@@ -266,8 +260,8 @@ class Switcher:
             await self._hear(device, enabled=enabled)
             return
         count = known.failure.count + 1 if known.failure is not None else 0
-        pause = self._timing.unanswered if refused.is_unanswered else self._timing.refused
-        until = _now() + min(pause * 2**count, self._timing.longest)
+        pause = UNANSWERED_SECONDS if refused.is_unanswered else REFUSED_SECONDS
+        until = _now() + min(pause * 2**count, LONGEST_SECONDS)
         known.failure = _Failure(refused.message, choice, count, until)
         log.warning("Cannot change the partition mode", card=address, why=refused.message)
 
@@ -281,7 +275,7 @@ class Switcher:
     async def _hear(self, device: str, *, enabled: bool) -> None:
         """Wait until the inventory tells of the new mode, which the answer may overtake."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._timing.told):
+            async with asyncio.timeout(TOLD_SECONDS):
                 while (card := (self._adapter.cards or {}).get(device)) is not None:
                     if modes.is_enabled(card) is enabled:
                         return

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Sequence
@@ -53,6 +54,8 @@ class SimulatedVendor:
 
     async def reset(self, address: str) -> None:
         """`Vendor.reset`."""
+        while any(card.reset_hangs for card in self._bench.read().cards):  # noqa: ASYNC110 - a file.
+            await asyncio.sleep(_LOOK_SECONDS)
         with self._bench.locked():
             cards = self._bench.read().cards
             index = [card.site.address for card in cards].index(address)

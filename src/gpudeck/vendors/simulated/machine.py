@@ -35,6 +35,8 @@ class Card(contract.Value, frozen=True):
     """A reading ends the process."""
     used: bool = False
     """A process works on it: nothing of it can be removed and its mode cannot change."""
+    reset_hangs: bool = False
+    """A reset of any card does not end while this is set."""
     reset_fails: contract.Fault | None = None
     """A reset of the card ends with this reason and message."""
     making_fails: bool = False

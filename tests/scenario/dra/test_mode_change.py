@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The administrator's choice of the partition mode, from the label to the card and back.
+
+The plugin and the product's own adapter run over simulated cards whose mode changes by a
+reset; what became of a card is read from the simulation, not from gpudeck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.scenario.dra.conftest import NODE, World
+from tests.scenario.dra.test_publishing import put_class
+
+from gpudeck.adapter import main
+from gpudeck.adapter.settings import Settings
+from gpudeck.api import names, resources
+from gpudeck.devices.identities import PciAddress
+from gpudeck.dra import switching
+from gpudeck.vendors import contract
+from gpudeck.vendors.simulated import machine
+
+LABEL = "gpu.deckhouse.io/mig-mode"
+ADDRESSES = ("0000:01:00.0", "0000:02:00.0")
+FIRST, SECOND = (names.gpu_device_name(PciAddress.parse(each)) for each in ADDRESSES)
+FIRST_PART = "mig-0000-01-00-0-1g2gb-19-0"
+ON, OFF = contract.PartitioningMode.ENABLED, contract.PartitioningMode.DISABLED
+PLACES = 6
+"""Places for partitions of one card: two of 2g.4gb, four of 1g.2gb."""
+
+
+class Cards:
+    """The node's two simulated cards, its adapter, and what the API says of them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.bench = machine.Bench(world.folder)
+        self._adapter: asyncio.Task[None] | None = None
+
+    async def start_adapter(self) -> None:
+        settings = Settings(
+            vendor="simulated",
+            socket=self.world.adapter.socket,
+            host_root=self.world.folder,
+            poll_seconds=0.2,
+        )
+        self._adapter = asyncio.create_task(main.run(settings))
+
+    async def stop_adapter(self) -> None:
+        if self._adapter is not None:
+            self._adapter.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._adapter
+
+    def mode(self, index: int = 0) -> contract.PartitioningMode:
+        return self.bench.read().cards[index].reading.mode
+
+    def pending(self, index: int = 0) -> contract.PartitioningMode:
+        return self.bench.read().cards[index].reading.pending_mode
+
+    def label_node(self, value: str | None) -> None:
+        found = {LABEL: value} if value is not None else {}
+        meta = {"name": NODE, "uid": "node-uid", "labels": found}
+        self.world.api.put(resources.NODE, {"metadata": meta})
+
+    def put_gpu(self, index: int, value: str | None = None) -> None:
+        """What the node agent writes, and perhaps an administrator's label."""
+        marks = {"gpu.deckhouse.io/node": NODE, "gpu.deckhouse.io/vendor": "simulated"}
+        if value is not None:
+            marks[LABEL] = value
+        known = self.world.api.objects(resources.PHYSICAL_GPU).get(gpu_name(index), {})
+        status = known.get("status") or {"pciInfo": {"address": ADDRESSES[index]}}
+        self.world.api.put(
+            resources.PHYSICAL_GPU,
+            {"metadata": {"name": gpu_name(index), "labels": marks}, "status": status},
+        )
+
+    def said(self, index: int = 0) -> tuple[str, str]:
+        """Reason and message of PartitioningApplied; empty where nothing is said."""
+        found = self.world.api.objects(resources.PHYSICAL_GPU)[gpu_name(index)]["status"]
+        for each in found.get("conditions") or ():
+            if each["type"] == "PartitioningApplied":
+                return each["reason"], each["message"]
+        return "", ""
+
+    def tainted(self) -> set[str]:
+        """The devices that get no new claims."""
+        return {
+            each["name"]
+            for each in self.world.devices()
+            if any(taint["key"] == LABEL for taint in each.get("taints") or ())
+        }
+
+    def offered(self, index: int) -> set[str]:
+        """Kinds of the devices of a card."""
+        dashed = PciAddress.parse(ADDRESSES[index]).dashed
+        return {
+            name.partition("-")[0]
+            for name in (each["name"] for each in self.world.devices())
+            if dashed in name
+        }
+
+
+def gpu_name(index: int) -> str:
+    return names.physical_gpu_name(NODE, PciAddress.parse(ADDRESSES[index]))
+
+
+@pytest.fixture
+async def cards(stopped: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cards]:
+    """Both cards offered whole, with a class that asks for partitions and one for shares."""
+    monkeypatch.setattr(switching, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(switching, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(switching, "REFUSED_SECONDS", 0.3)
+    await stopped.adapter.stop()
+    found = Cards(stopped)
+    found.bench.write(machine.partitionable(2, dynamic=False))
+    put_class(stopped, "parts")
+    for index in (0, 1):
+        found.put_gpu(index)
+    await found.start_adapter()
+    try:
+        await stopped.start()
+        await stopped.published(2)
+        yield found
+    finally:
+        await stopped.stop()
+        await found.stop_adapter()
+
+
+async def test_idle_cards_get_the_mode_of_the_node_s_label_and_go_back(cards: Cards) -> None:
+    world = cards.world
+    cards.label_node("enabled")
+    await world.until(lambda: [cards.mode(0), cards.mode(1)] == [ON, ON])
+    await world.published(2 * PLACES)
+    await world.until(lambda: cards.said(0)[0] == cards.said(1)[0] == "Applied")
+    assert cards.offered(0) == cards.offered(1) == {"mig"}
+    await world.until(lambda: cards.tainted() == set())
+    cards.label_node("disabled")
+    await world.until(lambda: [cards.mode(0), cards.mode(1)] == [OFF, OFF])
+    await world.until(lambda: cards.offered(0) == cards.offered(1) == {"gpu"})
+    cards.label_node(None)
+    await world.until(lambda: cards.said(0) == cards.said(1) == ("", ""))
+    assert cards.mode(0) is OFF
+
+
+async def test_the_label_of_one_card_concerns_that_card_alone(cards: Cards) -> None:
+    cards.put_gpu(1, "enabled")
+    await cards.world.until(lambda: cards.mode(1) is ON)
+    await cards.world.until(lambda: cards.said(1)[0] == "Applied")
+    assert cards.mode(0) is OFF
+    assert cards.said(0) == ("", "")
+    cards.label_node("enabled")
+    cards.put_gpu(1, "disabled")
+    await cards.world.until(lambda: [cards.mode(0), cards.mode(1)] == [ON, OFF])
+
+
+async def test_a_card_that_a_claim_holds_waits_and_names_it_while_the_idle_one_switches(
+    cards: Cards,
+) -> None:
+    world = cards.world
+    claim = world.claim("train", 0, device=FIRST)
+    assert (await world.kubelet.prepare(claim))["uid-train"].error == ""
+    cards.label_node("enabled")
+    await world.until(lambda: cards.mode(1) is ON)
+    await world.until(lambda: cards.said()[0] == "WaitingForClaims")
+    assert "claim t/train" in cards.said()[1]
+    assert await world.until(lambda: cards.tainted() == {FIRST})
+    assert cards.mode(0) is OFF
+    await world.kubelet.unprepare(claim)
+    world.forget_claim("train")
+    await world.until(lambda: cards.mode(0) is ON)
+    await world.until(lambda: cards.said()[0] == "Applied")
+
+
+async def test_a_claim_that_is_allocated_and_not_prepared_yet_holds_its_card(cards: Cards) -> None:
+    world = cards.world
+    claim = world.claim("soon", 0, device=FIRST)
+    cards.label_node("enabled")
+    await world.until(lambda: cards.said()[0] == "WaitingForClaims")
+    assert "claim t/soon" in cards.said()[1]
+    assert (await world.kubelet.prepare(claim))["uid-soon"].error == ""
+    assert cards.mode(0) is OFF
+    await world.kubelet.unprepare(claim)
+    world.forget_claim("soon")
+    await world.until(lambda: cards.mode(0) is ON)
+
+
+async def test_a_claim_of_the_old_kind_that_came_too_late_is_served_first(cards: Cards) -> None:
+    world = cards.world
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.said()[0] == "Applied")
+    late = world.claim("late", 0, device=FIRST)
+    refused = (await world.kubelet.prepare(late))["uid-late"].error
+    assert refused.startswith("ModeMismatch: ")
+    await world.until(lambda: cards.mode(0) is OFF)
+    prepared = await insist(world, late)
+    assert prepared.error == ""
+    await world.until(lambda: cards.said()[0] == "WaitingForClaims")
+    await world.kubelet.unprepare(late)
+    world.forget_claim("late")
+    await world.until(lambda: cards.mode(0) is ON)
+
+
+async def test_a_late_claim_that_is_given_up_changes_nothing(cards: Cards) -> None:
+    world = cards.world
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.said()[0] == "Applied")
+    held = world.claim("part", 0, device=FIRST_PART)
+    assert (await world.kubelet.prepare(held))["uid-part"].error == ""
+    late = world.claim("late", 0, device=FIRST)
+    await world.kubelet.prepare(late)
+    await world.until(lambda: "claim t/part" in cards.said()[1])
+    world.forget_claim("late")
+    await world.until(lambda: cards.said()[0] == "Applied")
+    assert cards.mode(0) is ON
+
+
+async def insist(world: World, claim: dict[str, Any]) -> Any:
+    """Prepare as the kubelet does, until the card has the mode."""
+    async with asyncio.timeout(20):
+        while True:
+            (answer,) = (await world.kubelet.prepare(claim)).values()
+            if not answer.error.startswith(("ModeMismatch: ", "CardChanging: ")):
+                return answer
+            await asyncio.sleep(0.02)
+
+
+async def test_a_partition_of_a_claim_keeps_the_mode_on(cards: Cards) -> None:
+    world = cards.world
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.offered(0) == {"mig"})
+    claim = world.claim("piece", 0, device=FIRST_PART)
+    assert (await world.kubelet.prepare(claim))["uid-piece"].error == ""
+    cards.put_gpu(0, "disabled")
+    await world.until(lambda: cards.said()[0] == "WaitingForClaims")
+    assert cards.mode(0) is ON
+    await world.kubelet.unprepare(claim)
+    world.forget_claim("piece")
+    await world.until(lambda: cards.mode(0) is OFF)
+    await world.until(lambda: cards.offered(0) == {"gpu"})
+
+
+async def test_a_process_on_the_card_is_said_and_the_card_stays_in_the_pool(cards: Cards) -> None:
+    world = cards.world
+    cards.bench.change_card(0, used=True)
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.said()[0] == "SwitchFailed")
+    assert ADDRESSES[0] in cards.said()[1]
+    await world.until(lambda: cards.tainted() == set())
+    assert (cards.mode(), cards.offered(0)) == (OFF, {"gpu"})
+    cards.bench.change_card(0, used=False)
+    await world.until(lambda: cards.mode() is ON)
+
+
+async def test_a_reset_that_fails_stays_pending_and_is_tried_again(cards: Cards) -> None:
+    world = cards.world
+    fault = contract.Fault(reason="ResetFailed", message="The card does not come back.")
+    cards.bench.change_card(0, reset_fails=fault)
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.said()[0] == "SwitchFailed")
+    assert "The card does not come back." in cards.said()[1]
+    assert (cards.mode(), cards.pending()) == (OFF, ON)
+    await world.until(lambda: cards.offered(0) == {"gpu"} and not cards.tainted())
+    cards.bench.change_card(0, reset_fails=None)
+    await world.until(lambda: cards.said()[0] == "Applied")
+    assert cards.mode() is ON
+
+
+async def test_a_choice_that_is_taken_back_takes_back_the_pending_mode(cards: Cards) -> None:
+    world = cards.world
+    fault = contract.Fault(reason="ResetFailed", message="The card does not come back.")
+    cards.bench.change_card(0, reset_fails=fault)
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.pending() is ON)
+    cards.put_gpu(0, "disabled")
+    await world.until(lambda: cards.said()[0] == "Applied")
+    assert (cards.mode(), cards.pending()) == (OFF, OFF)
+
+
+async def test_an_unknown_value_is_told_on_the_node_and_the_card(cards: Cards) -> None:
+    world = cards.world
+    cards.label_node("on")
+    await world.until(lambda: cards.said(0)[0] == cards.said(1)[0] == "ChoiceInvalid")
+    for part in (LABEL, "on", "enabled, disabled"):
+        assert part in cards.said()[1]
+    await world.until(lambda: world.events().count("MigModeInvalid") == 1)
+    assert (cards.mode(0), cards.tainted()) == (OFF, set())
+
+
+async def test_cards_that_follow_the_claims_say_that_the_choice_is_not_needed(
+    cards: Cards,
+) -> None:
+    for index in (0, 1):
+        cards.bench.change_reading(index, dynamic=True)
+    cards.label_node("disabled")
+    await cards.world.until(lambda: cards.said()[0] == "NotNeeded")
+
+
+@pytest.mark.parametrize("who", ["plugin", "adapter", "both"])
+async def test_whoever_ends_while_a_card_is_reset_the_mode_comes(cards: Cards, who: str) -> None:
+    world = cards.world
+    cards.bench.change_card(0, reset_hangs=True)
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.pending() is ON)
+    if who in ("plugin", "both"):
+        await world.stop()
+    if who in ("adapter", "both"):
+        await cards.stop_adapter()
+        assert cards.mode() is OFF
+        await cards.start_adapter()
+    if who in ("plugin", "both"):
+        await world.start()
+    cards.bench.change_card(0, reset_hangs=False)
+    await world.until(lambda: cards.mode() is ON)
+    await world.until(lambda: cards.said()[0] == "Applied")
+    await world.until(lambda: cards.offered(0) == {"mig"} and not cards.tainted())
+    assert cards.offered(1) == {"gpu"}
+
+
+async def test_a_restart_keeps_claims_off_a_card_that_is_about_to_change(cards: Cards) -> None:
+    world = cards.world
+    claim = world.claim("train", 0, device=FIRST)
+    assert (await world.kubelet.prepare(claim))["uid-train"].error == ""
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.tainted() == {FIRST})
+    writes = len(world.api.writes)
+    await world.restart()
+    await world.until(lambda: any("physicalgpus" in each.path for each in world.api.seen[-50:]))
+    await world.until(lambda: cards.said()[0] == "WaitingForClaims")
+    slices = [each for each in world.api.writes[writes:] if "resourceslices" in each.path]
+    assert slices == []
