@@ -99,10 +99,10 @@ class Supervisor:
                 self._look.cancel()
             for task in self._acting:
                 task.cancel()
+            await asyncio.gather(*self._acting, return_exceptions=True)
             await self._probing.close()
             if self._process is not None:
                 await self._process.kill()
-            await asyncio.gather(*self._acting, return_exceptions=True)
 
     async def act(self, address: str, action: contract.Action) -> contract.Partition | None:
         """`Library.act`, in the library process.
@@ -153,14 +153,18 @@ class Supervisor:
 
         What the process has asked of the card may be lost then, so another takes its place.
         """
+        failed: errors.GpudeckError | None = None
         try:
             if await self._read(address) and self._mode(address) is not wanted:
                 await self._reset(process, address)
-        finally:
-            if self._process is process:
-                await self._retire(process)
-            if await self._ready():
-                await self._read(address)
+        except errors.GpudeckError as error:
+            failed = error
+        if self._process is process:
+            await self._retire(process)
+        if await self._ready():
+            await self._read(address)
+        if failed is not None:
+            raise failed
         if self._mode(address) is not wanted:
             raise errors.UnavailableError(
                 f"{address}: the card was reset and still does not show the partitioning mode "
