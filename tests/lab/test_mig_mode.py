@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG mode of cards that need a reset for it: an administrator's label, and what becomes of it.
+
+What became of the cards is read from the simulated driver's own state, not from gpudeck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.lab.test_parts import asking, migs_inside, part_class, resource
+from tests.support.lab import Lab, gpu_class
+
+from gpudeck.lab import hardware, state
+
+LABEL = "gpu.deckhouse.io/mig-mode"
+NODE = "node-1"
+"""The one with four A100: their mode changes by a reset."""
+WHOLE, PART = "a100", "part-5gb"
+
+
+@pytest.fixture
+def ampere(lab: Lab) -> Iterator[Lab]:
+    """The lab with classes for whole A100 and for their smallest partitions; no mode is chosen."""
+    lab.apply(gpu_class(WHOLE, products=["*A100*"]), part_class(PART, "1g.5gb"))
+    yield lab
+    lab.kubectl("delete", "pods", "-l", "test=lab", "--wait=true", "--ignore-not-found")
+    choose(lab, "disabled")
+    lab.eventually("MIG is off on every card", lambda: not any(modes(lab)), seconds=120)
+    lab.kubectl("label", "node", NODE, f"{LABEL}-")
+    lab.kubectl("delete", "gpuclasses", WHOLE, PART)
+
+
+def choose(lab: Lab, value: str) -> None:
+    lab.kubectl("label", "--overwrite", "node", NODE, f"{LABEL}={value}")
+
+
+def modes(lab: Lab) -> list[bool]:
+    """Whether MIG is on, for each card of the node, as its driver knows it."""
+    folder = state.folder(lab.name)
+    found = state.running(folder)
+    shown = hardware.simulated(folder, found.node(NODE), Path(found.artifacts)).show()
+    return [bool(card["state"]["mig-mode"]) for card in shown["cards"]]
+
+
+def said(lab: Lab) -> list[tuple[str, str]]:
+    """Reason and message of PartitioningApplied of the node's cards, where it is there."""
+    return [
+        (each["reason"], each["message"])
+        for name, gpu in sorted(lab.gpus().items())
+        if name.startswith(f"{NODE}-")
+        for each in gpu["status"]["conditions"]
+        if each["type"] == "PartitioningApplied"
+    ]
+
+
+def reasons(lab: Lab) -> list[str]:
+    return sorted(reason for reason, _ in said(lab))
+
+
+def test_the_mode_of_the_label_comes_to_idle_cards_at_once_and_to_a_busy_one_later(
+    ampere: Lab,
+) -> None:
+    assert modes(ampere) == [False] * 4
+    ampere.apply(asking("busy", resource(WHOLE)))
+    ampere.running("busy")
+    before = ampere.cards_inside("busy")
+    choose(ampere, "enabled")
+    ampere.eventually("three cards have MIG", lambda: sum(modes(ampere)) == 3, seconds=120)
+    wanted = ["Applied", "Applied", "Applied", "WaitingForClaims"]
+    ampere.eventually("the busy card says so", lambda: reasons(ampere) == wanted)
+    (waiting,) = [text for reason, text in said(ampere) if reason == "WaitingForClaims"]
+    assert "claim default/" in waiting
+    assert ampere.cards_inside("busy") == before
+
+    ampere.apply(asking("part", resource(PART)))
+    ampere.running("part")
+    assert len(migs_inside(ampere, "part")) == 1
+
+    ampere.delete("pod", "busy")
+    ampere.eventually("the last card has MIG", lambda: all(modes(ampere)), seconds=120)
+    ampere.eventually("all say so", lambda: reasons(ampere) == ["Applied"] * 4)
+
+    choose(ampere, "disabled")
+    ampere.eventually("three cards are whole", lambda: sum(modes(ampere)) == 1, seconds=120)
+    assert len(migs_inside(ampere, "part")) == 1
+    ampere.delete("pod", "part")
+    ampere.eventually("all cards are whole", lambda: not any(modes(ampere)), seconds=120)
+    names = [f"whole-{index}" for index in range(4)]
+    ampere.apply(*(asking(name, resource(WHOLE)) for name in names))
+    ampere.running(*names)
+    assert len({uuid for name in names for uuid in ampere.cards_inside(name)}) == 4
+
+
+def test_a_process_of_the_node_itself_is_named_and_the_card_stays_in_use(ampere: Lab) -> None:
+    ampere.lab("gpu", NODE, "0", "busy", "--pid", "4242")
+    choose(ampere, "enabled")
+    ampere.eventually("three cards have MIG", lambda: sum(modes(ampere)) == 3, seconds=120)
+    ampere.eventually("the fourth says why not", lambda: "SwitchFailed" in reasons(ampere))
+    (failed,) = [text for reason, text in said(ampere) if reason == "SwitchFailed"]
+    assert "PID 4242" in failed
+    ampere.apply(asking("meanwhile", resource(WHOLE)))
+    ampere.running("meanwhile")
+    ampere.delete("pod", "meanwhile")
+    ampere.lab("gpu", NODE, "0", "idle")
+    ampere.eventually("the fourth follows", lambda: all(modes(ampere)), seconds=180)
