@@ -138,11 +138,19 @@ def _state(card: Card) -> Obstacle | None:
         healthy = _condition(card, conditions.HARDWARE_HEALTHY)
         if healthy is not None and healthy.status == conditions.FALSE:
             return Reason.NOT_HEALTHY, _why(healthy)
+    if not card.is_offered:
+        return Reason.NOT_HEALTHY, "its device plugin does not count it as allocatable"
+    return _tainted(card)
+
+
+def _tainted(card: Card) -> Obstacle | None:
+    """Return the taint of its devices that keeps new claims off it."""
+    if any(each.key == attributes.MODE_TAINT for one in card.devices for each in one.taints or ()):
+        applied = _condition(card, conditions.PARTITIONING_APPLIED)
+        return Reason.PARTITIONING_CHANGES, _why(applied) if applied is not None else ""
     for taint in (card.device.taints if card.device else None) or ():
         if taint.effect in _BLOCKING:
             return Reason.NOT_HEALTHY, f"its device has the taint {taint.key}:{taint.effect}"
-    if not card.is_offered:
-        return Reason.NOT_HEALTHY, "its device plugin does not count it as allocatable"
     return None
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gpudeck.api import conditions, quantities, selectors
+from gpudeck.api import conditions, labels, quantities, selectors
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.api.v1alpha1.physicalgpu import PartitionSupport, PhysicalGPU
@@ -40,7 +40,8 @@ def obstacle(spec: GPUClassSpec, gpu: PhysicalGPU) -> Obstacle | None:
     if kinds == [gpuclass.PARTITION] and mode == "Disabled" and support and not support.dynamic:
         return (
             Reason.PARTITIONING_OFF,
-            "an administrator has to turn the mode on, which takes a reset of the card",
+            f"the label {labels.MIG_MODE}=enabled of the card or its node turns the mode on, "
+            "which takes a reset of the card",
         )
     if kinds == [gpuclass.SHARE] and spec.share and spec.share.strategy == gpuclass.MPS:
         return (

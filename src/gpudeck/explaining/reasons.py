@@ -20,6 +20,7 @@ class Reason(enum.StrEnum):
     DRIVER_NOT_READY = "DriverNotReady"
     NOT_HEALTHY = "NotHealthy"
     CORDONED = "Cordoned"
+    PARTITIONING_CHANGES = "PartitioningChanges"
     PARTITIONING_OFF = "PartitioningOff"
     HELD_BY_POD = "HeldByPod"
     HELD_BY_CLAIM = "HeldByClaim"
@@ -43,6 +44,7 @@ MEANINGS: dict[Reason, str] = {
     Reason.DRIVER_NOT_READY: "the card's driver is not ready",
     Reason.NOT_HEALTHY: "the card is not healthy",
     Reason.CORDONED: "a DeviceTaintRule keeps new pods off the card",
+    Reason.PARTITIONING_CHANGES: "the card's partitioning mode is about to change",
     Reason.PARTITIONING_OFF: "the card's partitioning mode is off, and only a reset changes it",
     Reason.HELD_BY_POD: "another pod holds the card",
     Reason.HELD_BY_CLAIM: "a claim that no pod uses holds the card",
@@ -66,6 +68,10 @@ CLAUSES: dict[Reason, tuple[str, str]] = {
     Reason.DRIVER_NOT_READY: ("has no ready driver", "have no ready driver"),
     Reason.NOT_HEALTHY: ("is not healthy", "are not healthy"),
     Reason.CORDONED: ("is cordoned", "are cordoned"),
+    Reason.PARTITIONING_CHANGES: (
+        "is about to change its partitioning mode",
+        "are about to change their partitioning mode",
+    ),
     Reason.PARTITIONING_OFF: (
         "has its partitioning mode off",
         "have their partitioning mode off",

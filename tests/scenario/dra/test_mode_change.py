@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.scenario.dra.conftest import NODE, World
+from tests.scenario.dra.test_kills import GPUDECK, Plugin
 from tests.scenario.dra.test_publishing import put_class
 
 from gpudeck.adapter import main
@@ -319,6 +321,66 @@ async def test_whoever_ends_while_a_card_is_reset_the_mode_comes(cards: Cards, w
     await world.until(lambda: cards.said()[0] == "Applied")
     await world.until(lambda: cards.offered(0) == {"mig"} and not cards.tainted())
     assert cards.offered(1) == {"gpu"}
+
+
+async def test_processes_that_are_killed_on_the_way_leave_what_the_next_goes_on_with(
+    stopped: World,
+) -> None:
+    """Both are real processes here, and end by SIGKILL: with new claims kept off, during the reset
+    of the first card, and between the two."""
+    world, plugin = stopped, Plugin(stopped)
+    await world.adapter.stop()
+    cards = Cards(world)
+    cards.bench.write(machine.partitionable(2, dynamic=False))
+    put_class(world, "parts")
+    for index in (0, 1):
+        cards.put_gpu(index)
+    adapter = await launch_adapter(world)
+    try:
+        await plugin.start()
+        await world.published(2)
+        cards.bench.change_card(0, reset_hangs=True)
+        cards.label_node("enabled")
+        await world.until(lambda: cards.tainted() == {FIRST, SECOND})
+        await plugin.kill()
+        await plugin.start()
+        await world.until(lambda: cards.pending() is ON)
+        await plugin.kill()
+        await end(adapter)
+        assert [cards.mode(0), cards.mode(1)] == [OFF, OFF]
+        cards.bench.change_card(0, reset_hangs=False)
+        adapter = await launch_adapter(world)
+        await plugin.start()
+        await world.until(lambda: ON in (cards.mode(0), cards.mode(1)))
+        await end(adapter)
+        adapter = await launch_adapter(world)
+        await world.until(lambda: [cards.mode(0), cards.mode(1)] == [ON, ON])
+        await world.until(lambda: cards.said(0)[0] == cards.said(1)[0] == "Applied")
+        await world.published(2 * PLACES)
+        await world.until(lambda: cards.tainted() == set())
+    finally:
+        await plugin.kill()
+        await end(adapter)
+
+
+async def launch_adapter(world: World) -> asyncio.subprocess.Process:
+    """The adapter as a process of its own."""
+    environment = {
+        "GPUDECK_SOCKET": str(world.adapter.socket),
+        "GPUDECK_HOST_ROOT": str(world.folder),
+        "GPUDECK_POLL_SECONDS": "0.2",
+    }
+    return await asyncio.create_subprocess_exec(
+        *(str(GPUDECK), "adapter", "simulated"),
+        env={**os.environ, **environment},
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
 
 
 async def test_a_restart_keeps_claims_off_a_card_that_is_about_to_change(cards: Cards) -> None:

@@ -187,7 +187,8 @@ def test_a_share_that_is_too_small_is_told_in_amounts() -> None:
         ({"profiles": PROFILES[1:]}, "Enabled", "DoesNotMatchClass",
          "spec.partition.profiles must be 1g.10gb, its profiles are 3g.40gb, 7g.80gb"),
         ({"dynamic": False}, "Disabled", "PartitioningOff",
-         "an administrator has to turn the mode on, which takes a reset of the card"),
+         "the label gpu.deckhouse.io/mig-mode=enabled of the card or its node turns the mode on, "
+         "which takes a reset of the card"),
     ],
 )  # fmt: skip
 def test_why_a_card_offers_no_partition(
@@ -226,6 +227,29 @@ def test_a_server_that_would_not_guard_parts_is_named(asked: dict[str, int]) -> 
     ((reason, detail),) = [(each.reason, each.detail) for each in answer.verdicts]
     assert reason == "NotPublished"
     assert detail.startswith("its parts are not: the API server does not keep the fields")
+
+
+def test_a_card_whose_mode_is_about_to_change_says_what_that_waits_for() -> None:
+    found = card(0)
+    found["status"]["conditions"].append(
+        {
+            "type": "PartitioningApplied",
+            "status": "False",
+            "reason": "WaitingForClaims",
+            "message": "It waits for claim t/train.",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    )
+    taint = {"key": "gpu.deckhouse.io/mig-mode", "value": "changing", "effect": "NoSchedule"}
+    answer = explain(
+        {"nvidia.com/gpu": 1},
+        found,
+        make.resource_slice(DRIVER, "node-0", {**whole(0), "taints": [taint]}),
+        counters(1),
+    )
+    assert [(each.reason, each.detail) for each in answer.verdicts] == [
+        ("PartitioningChanges", "WaitingForClaims: It waits for claim t/train.")
+    ]
 
 
 def test_a_taint_rule_is_named() -> None:
