@@ -12,6 +12,7 @@ import pytest
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resource
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
+from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import offering
 
 HEALTHY = adapter_pb2.Health(verdict=adapter_pb2.VERDICT_HEALTHY)
@@ -380,3 +381,33 @@ def test_beside_a_held_part_that_no_server_counts_nothing_of_its_card_is_offered
 def test_a_class_that_cannot_be_read_selects_nothing() -> None:
     bad = {"devices": ["Partition"], "partition": {"memory": {"min": "9GB"}}}
     assert named(offer([hopper()], bad)) == ["gpu-0000-01-00-0"]
+
+
+CHANGING = frozenset({PciAddress.parse("0000:01:00.0")})
+MODE_TAINT = resource.DeviceTaint(
+    key="gpu.deckhouse.io/mig-mode", value="changing", effect="NoSchedule"
+)
+
+
+def test_a_card_whose_mode_is_about_to_change_gets_no_new_claims_and_the_others_do() -> None:
+    changing, other = devices([card(1), card(2)], kept_off=CHANGING)
+    assert changing.taints == [MODE_TAINT]
+    assert other.taints is None
+    (sick,) = devices([card(health=SICK)], kept_off=CHANGING)
+    assert [each.key for each in sick.taints or ()] == [
+        "gpu.deckhouse.io/unhealthy",
+        "gpu.deckhouse.io/mig-mode",
+    ]
+
+
+def test_until_it_is_known_whose_mode_changes_the_taint_stays_as_published() -> None:
+    changing = one(card(), kept_off=CHANGING)
+    assert one(card(), before={changing.name: changing}, kept_off=None).taints == [MODE_TAINT]
+    plain = one(card())
+    assert one(card(), before={plain.name: plain}, kept_off=None).taints is None
+    assert one(card(), before={changing.name: changing}).taints is None
+
+
+def test_where_taints_are_dropped_a_card_whose_mode_changes_is_withheld() -> None:
+    (found,) = devices([card(1), card(2)], kept_off=CHANGING, taints_kept=False)
+    assert found.name == "gpu-0000-02-00-0"

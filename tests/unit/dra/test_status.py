@@ -166,3 +166,14 @@ def test_the_same_is_the_same_whatever_others_wrote() -> None:
 def test_every_change_is_a_difference(change: dict[str, Any]) -> None:
     found = status.adapter_status(card(), "nvidia")
     assert not status.same(status.adapter_status(card(**change), "nvidia"), found)
+
+
+def test_a_condition_of_ours_that_is_said_no_more_is_a_difference() -> None:
+    applied = Condition(type="PartitioningApplied", status="True", reason="Applied")
+    with_it = status.published_status(card(), {}, "node-0", applied=applied)
+    without = status.published_status(card(), {}, "node-0")
+    owned = ("Published", "PartitioningApplied")
+    assert conditions(with_it)["PartitioningApplied"] == ("True", "Applied")
+    assert status.same(with_it, with_it, owned)
+    assert not status.same(without, with_it, owned)
+    assert status.same(without, with_it)
