@@ -145,6 +145,12 @@ class Switcher:
         for each in self._cards.values():
             await self._look_for_late(each)
         decisions = {device: self._decide(device, card) for device, card in sorted(cards.items())}
+        # Before anything is said: a card that waits for a claim would else say two things in turn.
+        ready = {
+            name: cards[name] for name, each in decisions.items() if _changes(each, cards[name])
+        }
+        await self._look_at_claims(ready)
+        decisions |= {device: self._decide(device, card) for device, card in ready.items()}
         self._tell(decisions)
         for device, decision in decisions.items():
             if decision.step is modes.Step.SWITCH:
@@ -237,19 +243,26 @@ class Switcher:
         ahead = [each - _now() for each in moments if each > _now()]
         return min(ahead, default=None)
 
-    async def _switch(self, device: str, card: adapter_pb2.Card, *, enabled: bool) -> None:
-        """Make one attempt. Raises an error of the API server, or of a node that is busy."""
-        known, address, is_on = self._card(device), _address(card), modes.is_enabled(card)
-        choice = self._choice(device)
-        if enabled is not is_on:
-            listed = await self._api.list(resources.RESOURCE_CLAIM, resource.ResourceClaim)
-            found = modes.holders_in_api(listed.items, names.pool_name(self._node_name), address)
-            # A claim that needs the card as it is going to be does not wait for anything else.
+    async def _look_at_claims(self, cards: Mapping[str, adapter_pb2.Card]) -> None:
+        """Note who has devices of cards in the API. Raises an error of the API server."""
+        if not cards:
+            return
+        listed = await self._api.list(resources.RESOURCE_CLAIM, resource.ResourceClaim)
+        pool = names.pool_name(self._node_name)
+        for device, card in cards.items():
+            known, is_on = self._card(device), modes.is_enabled(card)
+            found = modes.holders_in_api(listed.items, pool, _address(card))
+            # A claim that needs the card as it is going to be keeps nobody waiting.
             known.claims = tuple(each for each in found if each.is_partition is is_on)
             known.asked_at = _now()
-            if known.claims:
-                return
+
+    async def _switch(self, device: str, card: adapter_pb2.Card, *, enabled: bool) -> None:
+        """Make one attempt. Raises BusyError while claims keep the node busy."""
+        known, address, is_on = self._card(device), _address(card), modes.is_enabled(card)
+        choice = self._choice(device)
         async with self._ledger.opened() as content:
+            if self._choice(device) != choice:
+                return
             if enabled is not is_on and modes.holders_here(content, address, is_partition=is_on):
                 return
             log.info("Changing the partition mode", card=address, enabled=enabled)
@@ -310,6 +323,11 @@ class Switcher:
 class _Refusal:
     message: str
     is_unanswered: bool = False
+
+
+def _changes(decision: modes.Decision, card: adapter_pb2.Card) -> bool:
+    """Whether the card's mode of now is to become another one."""
+    return decision.step is modes.Step.SWITCH and decision.enabled is not modes.is_enabled(card)
 
 
 def _sentence(text: str) -> str:

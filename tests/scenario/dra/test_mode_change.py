@@ -191,6 +191,20 @@ async def test_a_claim_that_is_allocated_and_not_prepared_yet_holds_its_card(car
     await world.until(lambda: cards.mode(0) is ON)
 
 
+async def test_a_card_that_waits_for_a_claim_of_the_api_is_said_once(cards: Cards) -> None:
+    world = cards.world
+    world.claim("soon", 0, device=FIRST)
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.said()[0] == "WaitingForClaims")
+    writes, looks = len(world.api.writes), len(claims_listed(world))
+    await world.until(lambda: len(claims_listed(world)) >= looks + 4)
+    assert world.api.writes[writes:] == []
+
+
+def claims_listed(world: World) -> list[str]:
+    return [each.path for each in world.api.seen if each.path.endswith("/resourceclaims")]
+
+
 async def test_a_claim_of_the_old_kind_that_came_too_late_is_served_first(cards: Cards) -> None:
     world = cards.world
     cards.put_gpu(0, "enabled")
