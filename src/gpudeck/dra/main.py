@@ -67,32 +67,11 @@ class Plugin:
             settings.data_dir, folder, self.events, exposure=exposure, boot_id=boot_id
         )
         self.amounts = amounts.Amounts(api, self.events, node, default=settings.share_memory)
-        self.publisher = publishing.Publisher(
-            api,
-            adapter,
-            self.events,
-            node,
-            held=self.ledger.held_devices,
-            kept_off=lambda: self.switcher.kept_off,
-            policy=publishing.Policy(shares=self.amounts.policy, effect=settings.unhealthy_effect),
-        )
-        self.amounts.subscribe(self.publisher.wake)
+        self._add_writers()
         self._loop = asyncio.get_running_loop()
         self._left = asyncio.Event()
         """Set when something of a claim may have been left to be removed."""
         self.ledger.subscribe(self._held_changed)
-        self.reporter = reporting.Reporter(api, adapter, self.publisher, node)
-        self.switcher = switching.Switcher(
-            api,
-            adapter,
-            self.ledger,
-            self.events,
-            node_name=node,
-            node=self.amounts.cache,
-            gpus=self.reporter.cache,
-        )
-        self._connect()
-        self.claims = claimstatus.ClaimStatus(api, adapter, self.ledger, node)
         self.hook_path = ""
         self.preparer = preparing.Preparer(
             api,
@@ -119,8 +98,32 @@ class Plugin:
         self._refused = "the kubelet has not registered the plugin yet"
         adapter.subscribe(lambda: metrics.adapter_connected.set(adapter.is_connected))
 
-    def _connect(self) -> None:
-        """Let the writers hear of each other."""
+    def _add_writers(self) -> None:
+        """Make what writes to the API server, and let each hear of the others."""
+        api, adapter, node = self._api, self.adapter, self.settings.node_name
+        self.publisher = publishing.Publisher(
+            api,
+            adapter,
+            self.events,
+            node,
+            held=self.ledger.held_devices,
+            kept_off=lambda: self.switcher.kept_off,
+            policy=publishing.Policy(
+                shares=self.amounts.policy, effect=self.settings.unhealthy_effect
+            ),
+        )
+        self.amounts.subscribe(self.publisher.wake)
+        self.reporter = reporting.Reporter(api, adapter, self.publisher, node)
+        self.switcher = switching.Switcher(
+            api,
+            adapter,
+            self.ledger,
+            self.events,
+            node_name=node,
+            node=self.amounts.cache,
+            gpus=self.reporter.cache,
+        )
+        self.claims = claimstatus.ClaimStatus(api, adapter, self.ledger, node)
         publisher, reporter, switcher = self.publisher, self.reporter, self.switcher
         switcher.published = lambda: None if publisher.rejection else publisher.published
         reporter.applied = lambda: switcher.conditions
