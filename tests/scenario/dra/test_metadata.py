@@ -186,6 +186,14 @@ async def test_a_newer_driver_is_told_to_the_next_pod_of_the_claim(world: World)
     assert attributes(world, "c")["driverVersion"] == {"version": "590.1.2"}
 
 
+async def test_a_claim_that_is_allocated_anew_is_told_of_its_new_card_alone(world: World) -> None:
+    await world.kubelet.prepare(world.claim("c", 1, 2))
+    await world.kubelet.prepare(world.claim("c", 3, request="main/big"))
+    assert left(world) == ["gpu.deckhouse.io-metadata_uid-c.json", "uid-c_main.json"]
+    (request,) = told(world, "c")["requests"]
+    assert (request["name"], request["devices"][0]["name"]) == ("main/big", device(3))
+
+
 async def test_a_name_that_would_lead_out_of_the_folder_is_refused(world: World) -> None:
     claim = world.claim("c", 1)
     claim["metadata"]["annotations"] = {"resource.kubernetes.io/pod-claim-name": "../../../etc"}
