@@ -27,8 +27,8 @@ from tests.support.lab import NAMESPACE, Lab, is_ready, pod
 CLAIMS = 24
 """That many come and go, however many updates that takes."""
 LIMIT_SECONDS = 240
-SLOW_MILLISECONDS = 10
-"""Of each driver call: a partition then takes about a second, as on hardware."""
+SLOW_MILLISECONDS = 2
+"""Of each driver call: a partition then takes some tenths of a second."""
 DAEMONSET = "nvidia-adapter"
 
 
@@ -92,7 +92,7 @@ def test_claims_come_and_go_while_two_plugins_serve(small: Lab) -> None:
     left = [f"update-{number}" for number in range(made) if f"update-{number}" not in gone]
     small.running(*left)
     small.eventually("every pod of gpudeck is ready", lambda: all_ready(small))
-    assert failures(small) == []
+    assert not failures(small), "\n".join(failures(small))
     small.eventually(
         "one partition for each pod", lambda: len(instances(small)) == len(left) + 1, seconds=90
     )

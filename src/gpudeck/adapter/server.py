@@ -33,7 +33,7 @@ Holding = Callable[[str], Awaitable[Iterable[str]]]
 """The CDI devices of a kind that containers have; raises UnavailableError if nobody knows."""
 
 HEARTBEAT_SECONDS = 5
-READERS_SECONDS = 15.0
+READERS_SECONDS = 25.0
 """How long an adapter that is told to end serves on for those who follow its cards.
 
 The dra-plugin of the same pod is told at the same moment. It takes no new calls then, finishes

@@ -29,7 +29,7 @@ from gpudeck.kubelet.wire import registration_pb2
 
 log = logs.get(__name__)
 
-GRACE_SECONDS = 15.0
+GRACE_SECONDS = 20.0
 """How long calls in flight may go on after the plugin was told to stop; a pod has 30 s."""
 
 
