@@ -87,12 +87,21 @@ def daemons(lab: Lab) -> list[str]:
     return lab.lab("shell", "node-0", "--", *words, check=False).split()
 
 
+def shared_memory(lab: Lab, pattern: str) -> list[str]:
+    """The file system that /dev/shm is for each process of node-0 whose command matches."""
+    look = f"for pid in $(pgrep -f '{pattern}'); do stat -L -c %d /proc/$pid/root/dev/shm; done"
+    return lab.lab("shell", "node-0", "--", "sh", "-c", look).split()
+
+
 def test_pods_work_on_one_card_at_once_and_leave_it_as_it_was(shares: Lab) -> None:
     shares.apply(share("mps-a", 6000), share("mps-b", 6000))
     shares.running("mps-a", "mps-b")
     assert sorted(modes(shares), reverse=True) == [EXCLUSIVE, *[0] * 7]
     assert len(set(shares.cards_inside("mps-a") + shares.cards_inside("mps-b"))) == 1
     assert len(daemons(shares)) == 1
+    clients = shared_memory(shares, "^gpu-burn -m [6]000")
+    assert len(clients) == 2
+    assert set(clients) == set(shared_memory(shares, "[n]vidia-cuda-mps-control -f"))
     shares.apply(share("greedy", 12000, restartPolicy="Never"))
     shares.eventually("more than 8 GiB are refused", lambda: shares.phase("greedy") == "Failed")
     assert "CUDA_ERROR_OUT_OF_MEMORY" in shares.kubectl("logs", "greedy")
