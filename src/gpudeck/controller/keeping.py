@@ -70,7 +70,14 @@ def _capabilities(found: Capabilities | None) -> Capabilities | None:
         compute_capability=_interned(found.compute_capability),
         memory_mib=found.memory_mib,
         partition_support=models.shared(found.partition_support),
+        share_strategies=_strategies(tuple(found.share_strategies or ())),
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _strategies(found: tuple[str, ...]) -> list[str] | None:
+    """The list that all cards of these strategies have in common."""
+    return list(found) or None
 
 
 def _current_state(found: CurrentState | None) -> CurrentState | None:

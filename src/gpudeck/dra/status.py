@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import attributes, conditions, names, resource
 from gpudeck.api.meta import Condition
-from gpudeck.api.v1alpha1 import physicalgpu
+from gpudeck.api.v1alpha1 import gpuclass, physicalgpu
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import offering
 
@@ -142,6 +142,10 @@ def _capabilities(card: adapter_pb2.Card, vendor: str) -> physicalgpu.Capabiliti
         compute_capability=card.compute_capability or None,
         memory_mib=card.memory_bytes // _MEBIBYTE if has_memory else None,
         partition_support=_partition_support(card.partition_support),
+        share_strategies=[
+            gpuclass.TIME_SLICING,
+            *([gpuclass.MPS] if card.share_support.mps else []),
+        ],
     )
 
 

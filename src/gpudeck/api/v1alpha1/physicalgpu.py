@@ -152,6 +152,13 @@ class Capabilities(Wire):
     partition_support: Annotated[
         PartitionSupport | None, doc("What partitions the card can be cut into.")
     ] = None
+    share_strategies: Annotated[
+        list[str] | None,
+        doc(
+            "How shares of the card can be had: TimeSlicing, and MPS where its node keeps daemons.",
+            maxItems=8,
+        ),
+    ] = None
 
 
 class Partition(Wire):

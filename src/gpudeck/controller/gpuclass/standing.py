@@ -10,10 +10,10 @@ from __future__ import annotations
 import msgspec
 
 from gpudeck.api import attributes, names
+from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.physicalgpu import (
     CurrentState,
     Occupancy,
-    PartitionSupport,
     PhysicalGPU,
     PhysicalGPUStatus,
 )
@@ -25,9 +25,11 @@ _ENABLED = "Enabled"
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What a card gives: itself as one piece, or partitions."""
+    """What a card gives: itself as one piece or in shares, or partitions."""
 
     whole: bool = False
+    mps: bool = False
+    """Whether its shares may be those of MPS."""
     parts: cutting.Room | None = None
 
 
@@ -56,7 +58,9 @@ class Standing(msgspec.Struct, frozen=True):
     """What a claim could get of it now."""
     held: Held = _FREE
     share_mib: int = 0
-    """Memory that claims for shares could get now."""
+    """Memory that claims for time-sliced shares could get now."""
+    mps_share_mib: int = 0
+    """Memory that claims for shares by MPS could get now."""
 
 
 def of(gpu: PhysicalGPU, *, attended: bool) -> Standing | None:
@@ -73,14 +77,15 @@ def of(gpu: PhysicalGPU, *, attended: bool) -> Standing | None:
     support = status.capabilities.partition_support if status.capabilities else None
     model = models.of(support)
     foreign = _foreign(status.current_state, model, held)
-    offered = _offered(support, status.current_state, model, foreign)
+    offered = _offered(status, model, foreign)
     if not phase.is_usable(gpu, attended=attended):
         return Standing(offered=offered, held=held)
     return Standing(
         offered=offered,
         left=_left(offered, model, foreign, held),
         held=held,
-        share_mib=_share_mib(status, held) if offered.whole else 0,
+        share_mib=_share_mib(status, held) if offered.whole and not held.mps_shares else 0,
+        mps_share_mib=_share_mib(status, held) if offered.mps and not held.shares else 0,
     )
 
 
@@ -124,20 +129,19 @@ def _foreign(current: CurrentState | None, model: cutting.Model | None, held: He
     return frozenset(found)
 
 
-def _offered(
-    support: PartitionSupport | None,
-    current: CurrentState | None,
-    model: cutting.Model | None,
-    foreign: Places,
-) -> Room:
+def _offered(status: PhysicalGPUStatus, model: cutting.Model | None, foreign: Places) -> Room:
     """What a card that is published offers, by the rules of `dra/offering`."""
+    can, current = status.capabilities, status.current_state
     cut = current.partitioning if current else None
     is_enabled = cut is not None and cut.mode == _ENABLED
+    support = can.partition_support if can else None
     is_dynamic = bool(support and support.dynamic)
     parts = None
     if model is not None and (is_dynamic or is_enabled):
         parts = cutting.room(model, foreign)
-    return Room(whole=not foreign and (is_dynamic or not is_enabled), parts=parts)
+    whole = not foreign and (is_dynamic or not is_enabled)
+    strategies = (can.share_strategies if can else None) or ()
+    return Room(whole=whole, mps=whole and gpuclass.MPS in strategies, parts=parts)
 
 
 def _left(offered: Room, model: cutting.Model | None, foreign: Places, held: Held) -> Room:

@@ -68,11 +68,12 @@ class _Sums:
         """Devices by the name of their kind or, for partitions, of their profile."""
         self.holders: collections.Counter[frozenset[str]] = collections.Counter()
         """Cards by what is held of them."""
-        self.share_mib = 0
+        self.share_mib = self.mps_share_mib = 0
 
     def add(self, card: standing.Standing, sign: int) -> None:
         self.gpus += sign
         self.share_mib += sign * card.share_mib
+        self.mps_share_mib += sign * card.mps_share_mib
         _count(self.offered, card.offered, sign)
         _count(self.left, card.left, sign)
         held = _named(card.held)
@@ -176,7 +177,7 @@ def _counts(spec: GPUClassSpec, model: cutting.Model | None, sums: _Sums) -> Cou
 
     def given(state: standing.Room) -> int:
         parts = cutting.most(model, ids, state.parts) if model and state.parts and ids else 0
-        whole = state.whole and not mine.isdisjoint(_FULL)
+        whole = (state.whole and not mine.isdisjoint(_FULL)) or (state.mps and _MPS_SHARE in mine)
         return max(int(whole), parts)
 
     return Counts(
@@ -185,12 +186,12 @@ def _counts(spec: GPUClassSpec, model: cutting.Model | None, sums: _Sums) -> Cou
         free=sum(count * given(state) for state, count in sums.left.items()),
         allocated=sum(count for name, count in sums.held.items() if name in mine),
         held_otherwise=sum(count for held, count in sums.holders.items() if not held <= mine),
-        share_mib=sums.share_mib,
+        share_mib=sums.mps_share_mib if _MPS_SHARE in mine else sums.share_mib,
     )
 
 
-_FULL = frozenset({_WHOLE, _SHARE, _MPS_SHARE})
-"""Kinds of which an untouched card is one device; it is offered in shares if it is whole."""
+_FULL = frozenset({_WHOLE, _SHARE})
+"""Kinds of which an untouched card is one device if it can be had whole."""
 
 
 def _share(spec: GPUClassSpec) -> str:

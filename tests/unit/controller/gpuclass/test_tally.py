@@ -165,6 +165,20 @@ def test_the_memory_that_is_left_for_shares_is_that_of_cards_held_in_no_other_wa
     assert (found.share_mib, found.allocated, found.devices) == (81559 - 12288, 2, 3)
 
 
+def test_shares_by_mps_are_had_of_cards_whose_node_keeps_daemons() -> None:
+    by_mps, counted = spec("Share", share={"strategy": "MPS"}), Tally()
+    raw = gpus.gpu(**READY)
+    raw["status"]["capabilities"]["shareStrategies"] = ["TimeSlicing", "MPS"]
+    counted.put(None, msgspec.convert(raw, PhysicalGPU))
+    counted.put(None, card(**READY))
+    raw["status"]["occupancy"] = gpus.held(shares=(4096,))
+    counted.put(None, msgspec.convert(raw, PhysicalGPU))
+    found = counted.of(by_mps)
+    assert (found.gpus, found.devices, found.allocated, found.share_mib) == (3, 2, 0, 81559)
+    sliced = counted.of(SHARES)
+    assert (sliced.devices, sliced.allocated) == (3, 1)
+
+
 def test_a_class_of_whole_cards_knows_of_cards_that_are_held_in_parts() -> None:
     counted = Tally()
     counted.put(None, cut(occupancy=gpus.held(shares=(4096,))))
