@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpudeck.api import attributes, names
+from gpudeck.api import attributes, conditions, names
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.physicalgpu import (
     CurrentState,
@@ -28,8 +28,10 @@ class Room(msgspec.Struct, frozen=True):
     """What a card gives: itself as one piece or in shares, or partitions."""
 
     whole: bool = False
+    sliced: bool = False
+    """Whether it can be had in shares that take turns."""
     mps: bool = False
-    """Whether its shares may be those of MPS."""
+    """Whether it can be had in shares by MPS."""
     parts: cutting.Room | None = None
 
 
@@ -84,7 +86,7 @@ def of(gpu: PhysicalGPU, *, attended: bool) -> Standing | None:
         offered=offered,
         left=_left(offered, model, foreign, held),
         held=held,
-        share_mib=_share_mib(status, held) if offered.whole and not held.mps_shares else 0,
+        share_mib=_share_mib(status, held) if offered.sliced and not held.mps_shares else 0,
         mps_share_mib=_share_mib(status, held) if offered.mps and not held.shares else 0,
     )
 
@@ -136,12 +138,16 @@ def _offered(status: PhysicalGPUStatus, model: cutting.Model | None, foreign: Pl
     is_enabled = cut is not None and cut.mode == _ENABLED
     support = can.partition_support if can else None
     is_dynamic = bool(support and support.dynamic)
+    whole = not foreign and (is_dynamic or not is_enabled)
+    published = conditions.find(status.conditions, conditions.PUBLISHED)
+    if published is not None and published.reason == conditions.PARTS_WITHHELD:
+        return Room(whole=whole)
     parts = None
     if model is not None and (is_dynamic or is_enabled):
         parts = cutting.room(model, foreign)
-    whole = not foreign and (is_dynamic or not is_enabled)
     strategies = (can.share_strategies if can else None) or ()
-    return Room(whole=whole, mps=whole and gpuclass.MPS in strategies, parts=parts)
+    by_mps = whole and gpuclass.MPS in strategies
+    return Room(whole=whole, sliced=whole, mps=by_mps, parts=parts)
 
 
 def _left(offered: Room, model: cutting.Model | None, foreign: Places, held: Held) -> Room:

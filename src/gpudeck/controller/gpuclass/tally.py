@@ -177,7 +177,11 @@ def _counts(spec: GPUClassSpec, model: cutting.Model | None, sums: _Sums) -> Cou
 
     def given(state: standing.Room) -> int:
         parts = cutting.most(model, ids, state.parts) if model and state.parts and ids else 0
-        whole = (state.whole and not mine.isdisjoint(_FULL)) or (state.mps and _MPS_SHARE in mine)
+        whole = (
+            (state.whole and _WHOLE in mine)
+            or (state.sliced and _SHARE in mine)
+            or (state.mps and _MPS_SHARE in mine)
+        )
         return max(int(whole), parts)
 
     return Counts(
@@ -188,10 +192,6 @@ def _counts(spec: GPUClassSpec, model: cutting.Model | None, sums: _Sums) -> Cou
         held_otherwise=sum(count for held, count in sums.holders.items() if not held <= mine),
         share_mib=sums.mps_share_mib if _MPS_SHARE in mine else sums.share_mib,
     )
-
-
-_FULL = frozenset({_WHOLE, _SHARE})
-"""Kinds of which an untouched card is one device if it can be had whole."""
 
 
 def _share(spec: GPUClassSpec) -> str:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.support import gpus
 
+from gpudeck.api import conditions
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller.gpuclass import tally
@@ -177,6 +178,17 @@ def test_shares_by_mps_are_had_of_cards_whose_node_keeps_daemons() -> None:
     assert (found.gpus, found.devices, found.allocated, found.share_mib) == (3, 2, 0, 81559)
     sliced = counted.of(SHARES)
     assert (sliced.devices, sliced.allocated) == (3, 1)
+
+
+def test_parts_that_the_api_server_would_not_guard_are_not_counted() -> None:
+    counted, raw = Tally(), gpus.gpu(support=gpus.FOUR_SLICES, **READY)
+    (published,) = (
+        each for each in raw["status"]["conditions"] if each["type"] == conditions.PUBLISHED
+    )
+    published["reason"] = conditions.PARTS_WITHHELD
+    counted.put(None, msgspec.convert(raw, PhysicalGPU))
+    assert [counted.of(each).devices for each in (ALL, PARTS, SHARES, ANY)] == [1, 0, 0, 1]
+    assert counted.of(SHARES).share_mib == 0
 
 
 def test_a_class_of_whole_cards_knows_of_cards_that_are_held_in_parts() -> None:
