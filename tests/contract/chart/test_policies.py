@@ -75,11 +75,12 @@ async def _install(kubeconfig: str) -> None:
             await admin.create(NODE, {"metadata": {"name": node}}, Meta)
             for account in (AGENT, PLUGIN):
                 await admin.create(POD, _pod(account, node), Meta)
-        # The API server takes policies up a moment after they were made.
-        async with connected(kubeconfig, AGENT, "node-1") as agent:
+        # The API server takes policies up a moment after they were made, in the order of their
+        # making: that of Events is the last.
+        async with connected(kubeconfig, PLUGIN, "node-1") as plugin:
 
             async def bite() -> bool:
-                said = await refusal(agent, PHYSICAL_GPU, gpu())
+                said = await refusal(plugin, EVENT, event("early", "node-0"))
                 return "ValidatingAdmissionPolicy" in said
 
             await until(bite)
@@ -177,6 +178,15 @@ async def plugin(kubeconfig: str) -> AsyncIterator[Client]:
 def gpu(node: str = "node-0", place: str = "0000-1b-00-0", **fields: Any) -> dict[str, Any]:
     meta = {"name": f"{node}-{place}", "labels": {"gpu.deckhouse.io/node": node}}
     return {"metadata": meta, **fields}
+
+
+def event(name: str, host: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": host},
+        "source": {"component": "gpudeck-dra-plugin", "host": host},
+        "reason": "Tested",
+    }
 
 
 def resource_slice(
@@ -295,14 +305,6 @@ async def test_a_token_that_names_no_node_writes_nothing(kubeconfig: str) -> Non
 
 
 async def test_an_event_speaks_for_its_own_node(plugin: Client) -> None:
-    def event(name: str, host: str) -> dict[str, Any]:
-        return {
-            "metadata": {"name": name, "namespace": "default"},
-            "involvedObject": {"kind": "Node", "name": host},
-            "source": {"component": "gpudeck-dra-plugin", "host": host},
-            "reason": "Tested",
-        }
-
     await plugin.create(EVENT, event("own", "node-0"), Meta)
     with pytest.raises(ForbiddenError, match=r'source\.host must be "node-0"'):
         await plugin.create(EVENT, event("other", "node-1"), Meta)
