@@ -51,14 +51,6 @@ def spec(**fields: Any) -> dict[str, Any]:
         ),
         (
             spec(
-                devices=["Share"],
-                share={"cores": {"default": 20}},
-                extendedResourceName="a.example.com/x",
-            ),
-            "carries no amounts",
-        ),
-        (
-            spec(
                 usage={
                     "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In"}]}
                 }
@@ -85,6 +77,12 @@ async def test_a_class_that_cannot_be_is_refused_with_its_field(
         {"devices": ["Whole", "Partition", "Share"], "partition": {}, "share": {}},
         {"devices": ["Share"], "share": {"memory": {"default": "10Gi", "max": "40G"}}},
         {"devices": ["Share"], "share": {}, "extendedResourceName": "a.example.com/shared"},
+        # The webhook puts the amounts into the claims of pods that ask by the name.
+        {
+            "devices": ["Share"],
+            "share": {"cores": {"default": 20}},
+            "extendedResourceName": "a.example.com/x",
+        },
         {"usage": {"namespaceSelector": {"matchLabels": {"team": "a"}}}},
     ],
 )
