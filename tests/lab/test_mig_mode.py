@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from tests.lab.test_parts import asking, migs_inside, part_class, resource
-from tests.support.lab import Lab, gpu_class
+from tests.support.lab import Lab, Object, gpu_class, pod
 
 from gpudeck.lab import hardware, state
 
+ANY = "any-nine"
 LABEL = "gpu.deckhouse.io/mig-mode"
 NODE = "node-1"
 """The one with four A100: their mode changes by a reset."""
@@ -106,3 +107,49 @@ def test_a_process_of_the_node_itself_is_named_and_the_card_stays_in_use(ampere:
     ampere.delete("pod", "meanwhile")
     ampere.lab("gpu", NODE, "0", "idle")
     ampere.eventually("the fourth follows", lambda: all(modes(ampere)), seconds=180)
+
+
+def test_one_class_serves_partitions_and_shares_of_three_models(ampere: Lab) -> None:
+    spec = {"devices": ["Partition", "Share"], "partition": {"memory": {"min": "9G"}}}
+    ampere.apply({**gpu_class(ANY), "spec": spec}, template(ANY, "9G"))
+    ampere.lab("node", "add", "node-2", "--machine", "a30-x2")
+    try:
+        choose(ampere, "enabled")
+        ampere.eventually("MIG is on on every A100", lambda: all(modes(ampere)), seconds=120)
+        nodes = {"on-h100": "node-0", "on-a100": NODE, "on-a30": "node-2"}
+        ampere.apply(*(by_template(name, node, ANY) for name, node in nodes.items()))
+        ampere.running(*nodes)
+        # Where partitions are offered, the smallest that is large enough comes first.
+        assert len(migs_inside(ampere, "on-h100")) == 1
+        assert len(migs_inside(ampere, "on-a100")) == 1
+        # The A30's mode is off, so its card is shared.
+        assert migs_inside(ampere, "on-a30") == []
+        assert all(len(ampere.cards_inside(name)) == 1 for name in nodes)
+    finally:
+        ampere.delete("pod", "on-h100", "on-a100", "on-a30")
+        ampere.delete("resourceclaimtemplate", ANY)
+        ampere.delete("gpuclass", ANY)
+        ampere.lab("node", "remove", "node-2")
+
+
+def by_template(name: str, node: str, claims: str) -> Object:
+    """A pod on a node that holds what the template gives it."""
+    made = pod(
+        name,
+        command=("gpu-burn", "-m", "4096", "36000"),
+        nodeSelector={"kubernetes.io/hostname": node},
+        resourceClaims=[{"name": "part", "resourceClaimTemplateName": claims}],
+    )
+    made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "part"}]
+    return made
+
+
+def template(name: str, memory: str) -> Object:
+    """A template for one device of the class of that name with at least so much memory."""
+    exactly = {"deviceClassName": name, "capacity": {"requests": {"memory": memory}}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}},
+    }

@@ -20,7 +20,7 @@ from tests.support.lab import Lab, Object, gpu_class, is_ready, pod
 
 from gpudeck.lab import hardware, state
 
-STORM_SECONDS = 3600 if os.environ.get("GPUDECK_SOAK") else 60
+STORM_SECONDS = 3600 if os.environ.get("GPUDECK_SOAK") else 120
 SMALL, ANY_SIZE = "part-1g", "part-any"
 _MIG = re.compile(r"MIG-[0-9a-f-]{36}")
 

@@ -424,7 +424,7 @@ async def test_ampere_keeps_its_mode_and_says_what_to_do(nvidia: benches.NvidiaB
     with pytest.raises(errors.UnsupportedError) as caught:
         await act(nvidia, wanted)
     assert caught.value.reason == "PartitioningNeedsReset"
-    assert "nvidia-smi -i" in caught.value.message
+    assert "label gpu.deckhouse.io/mig-mode" in caught.value.message
     nvidia.turn(0, "mig-mode=1")
     (made,) = await act(nvidia, wanted)
     assert (await read_all(nvidia))[0].partitions == (made,)
