@@ -103,8 +103,16 @@ def binding(name: str) -> Object:
 
 
 def addresses(lab: Lab) -> list[str]:
-    pods = lab.list("pods", "-n", NAMESPACE)
-    return [each["status"]["podIP"] for each in pods]
+    """Of the pods that say that they serve metrics."""
+    return [
+        each["status"]["podIP"]
+        for each in lab.list("pods", "-n", NAMESPACE)
+        if any(
+            port.get("name") == "metrics"
+            for container in each["spec"]["containers"]
+            for port in container.get("ports", [])
+        )
+    ]
 
 
 def in_node(lab: Lab) -> list[str]:
