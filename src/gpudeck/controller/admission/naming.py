@@ -16,6 +16,7 @@ class Names:
     """The classes by name, and those that pods ask for, by extended resource name."""
 
     classes: Mapping[str, GPUClass]
+    """Those that claims get by their name: a DeviceClass of somebody else is not ours to judge."""
     asked: Mapping[str, GPUClass]
     rewritten: Mapping[str, GPUClass]
     """Those of `asked` that no scheduler serves: their pods get a claim from the webhook."""
@@ -28,11 +29,14 @@ def names_of(classes: Mapping[str, GPUClass], device_classes: Mapping[str, Devic
     without extended resources of DRA (before 1.36, by default) drops the field, and a class
     of shares with amounts of its own has it left out.
     """
-    asked, rewritten = {}, {}
+    standing, asked, rewritten = {}, {}, {}
     for gpu_class in classes.values():
         name = asked_name(gpu_class)
         found = device_classes.get(gpu_class.metadata.name)
-        if not name or found is None or not deviceclass.is_ours(found):
+        if found is None or not deviceclass.is_ours(found):
+            continue
+        standing[gpu_class.metadata.name] = gpu_class
+        if not name:
             continue
         if conflicts.sentence(gpu_class, classes.values(), device_classes.values()):
             continue
@@ -40,4 +44,4 @@ def names_of(classes: Mapping[str, GPUClass], device_classes: Mapping[str, Devic
         served = found.spec.extended_resource_name if found.spec else None
         if served != name:
             rewritten[name] = gpu_class
-    return Names(classes, asked, rewritten)
+    return Names(standing, asked, rewritten)

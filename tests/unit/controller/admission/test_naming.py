@@ -53,3 +53,12 @@ def test_of_two_classes_of_one_name_the_older_has_it() -> None:
     old = gpus.gpu_class("a", created="2026-01-01T00:00:00Z", extendedResourceName="x.y/z")
     new = gpus.gpu_class("b", created="2026-02-01T00:00:00Z", extendedResourceName="x.y/z")
     assert names(new, old).asked["x.y/z"].metadata.name == "a"
+
+
+def test_a_device_class_of_somebody_else_is_not_judged_by_the_class_of_its_name() -> None:
+    classes = {
+        each: msgspec.convert(gpus.gpu_class(each), GPUClass) for each in ("ours", "theirs", "new")
+    }
+    foreign = msgspec.convert({"metadata": {"name": "theirs"}, "spec": {}}, DeviceClass)
+    device_classes = {"ours": deviceclass.wanted(classes["ours"], ""), "theirs": foreign}
+    assert list(naming.names_of(classes, device_classes).classes) == ["ours"]
