@@ -40,8 +40,13 @@ class Template:
 
     @property
     def name(self) -> str:
-        """The same for the same content, so that pods of a namespace share one."""
-        content = msgspec.json.encode(self.spec(), order="deterministic")
+        """The same for the same content, so that pods of a namespace share one.
+
+        A class that was deleted and made again has templates of its own: those of the old one
+        are there until the garbage collector takes them away, and a pod must not name them.
+        """
+        whole = {"class": self.gpu_class.metadata.uid, "spec": self.spec()}
+        content = msgspec.json.encode(whole, order="deterministic")
         digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
         stem = self.gpu_class.metadata.name[: _LONGEST_NAME - _DIGITS - 1].rstrip(".-")
         return f"{stem}-{digest}"

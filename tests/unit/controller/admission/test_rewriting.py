@@ -140,3 +140,9 @@ def test_other_amounts_make_another_template_and_long_names_are_cut() -> None:
     names = {rewriting.Template(each, count).name for each in (QUARTER, long) for count in (1, 2)}
     assert len(names) == 4
     assert all(len(each) <= 253 for each in names)
+
+
+def test_a_class_that_was_made_again_has_templates_of_its_own() -> None:
+    meta = msgspec.structs.replace(QUARTER.metadata, uid="of-another-one")
+    again = msgspec.structs.replace(QUARTER, metadata=meta)
+    assert rewriting.Template(again, 1).name != rewriting.Template(QUARTER, 1).name
