@@ -158,7 +158,15 @@ def validating(where: Where, names: Names) -> list[Webhook]:
         ],
     )
     ours = f"request.userInfo.username != {json.dumps(where.account)}"
-    classes.match_conditions = [MatchCondition(name="not-our-own", expression=ours)]
+    about = f"request.resource.resource == 'gpuclasses' || {_configures('object.?spec')}"
+    classes.match_conditions = [
+        MatchCondition(name="not-our-own", expression=ours),
+        # What was let in once must stay deletable: the last finalizer goes by an update.
+        MatchCondition(
+            name="changes", expression="oldObject == null || object.?spec != oldObject.?spec"
+        ),
+        MatchCondition(name="about-us", expression=about),
+    ]
     found = [claims, classes]
     if names.asked:
         pods = _entry("pods.gpu.deckhouse.io", where.page(PODS), [_rule("", "pods")])
@@ -201,13 +209,17 @@ def _claims_of(classes: Iterable[str]) -> str:
     """Say in CEL that a claim or template asks for one of the classes, or configures our driver."""
     listed = json.dumps(sorted(classes))
     devices = "object.spec.?spec.orValue(object.spec).?devices"
-    config = (
-        f"{devices}.?config.orValue([]).exists(c, has(c.opaque) && "
-        f"c.opaque.driver == {json.dumps(labels.DRIVER)})"
-    )
     asks = (
         f"{devices}.?requests.orValue([]).exists(r, "
         f"(has(r.exactly) && r.exactly.deviceClassName in {listed}) || "
         f"r.?firstAvailable.orValue([]).exists(s, s.deviceClassName in {listed}))"
     )
-    return f"{config} || {asks}"
+    return f"{_configures(devices)} || {asks}"
+
+
+def _configures(owner: str) -> str:
+    """Say in CEL that one of the owner's opaque configurations is for our driver."""
+    return (
+        f"{owner}.?config.orValue([]).exists(c, has(c.opaque) && "
+        f"c.opaque.driver == {json.dumps(labels.DRIVER)})"
+    )
