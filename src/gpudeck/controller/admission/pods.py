@@ -6,7 +6,7 @@ Otherwise it would wait for ever, and the scheduler only say that no node fits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gpudeck.api.core import Container, PodSpec
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
@@ -39,11 +39,20 @@ def impossible(pod: PodSpec, classes: Mapping[str, GPUClass], fleet: Fleet) -> l
     return found
 
 
+def asks_for(pod: PodSpec, names: Collection[str]) -> bool:
+    """Say whether a container of the pod has a limit for one of the extended resources."""
+    every = [*(pod.init_containers or ()), *(pod.containers or ())]
+    return any(name in names for each in every for name in _limits(each))
+
+
+def _limits(container: Container) -> Mapping[str, str | int | float]:
+    return (container.resources.limits if container.resources else None) or {}
+
+
 def _is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
 def _count(container: Container, name: str) -> int:
-    limits = (container.resources.limits if container.resources else None) or {}
-    text = str(limits.get(name, 0))
+    text = str(_limits(container).get(name, 0))
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -54,16 +54,29 @@ class Reviews:
         }
 
     async def rewrite(self, asked: AdmissionRequest) -> Answer:
-        """Give a pod its claims, and make the templates of them in its namespace."""
-        pod = _decoded(asked, ReviewedPod)
-        done = rewriting.rewrite(pod.spec, self._names().rewritten)
-        if done.problems:
-            return Answer(problems=done.problems)
+        """Give a pod its claims, and make the templates of them in its namespace.
+
+        UnavailableError if this replica does not know yet what the pod asks for.
+        """
+        pod, names = _decoded(asked, ReviewedPod), self._names()
+        done = rewriting.rewrite(pod.spec, names.rewritten)
+        # The rewritten pod asks by its claims alone, so the page for pods never sees it.
+        impossible = pods.impossible(pod.spec, names.rewritten, self._fleet)
+        verdict = self._verdict(list(done.problems), impossible)
+        if verdict.problems:
+            return verdict
+        if not done.patch and not pods.asks_for(pod.spec, names.asked):
+            # The leader registered a class that has not come by our watch. Let in as it is, the
+            # pod would wait for ever; refused, it is made again.
+            raise errors.UnavailableError(
+                "the class that the pod asks for is not known here yet; try again",
+                reason="ClassUnknown",
+            )
         for template in done.templates:
             refused = await self._make(template, asked)
             if refused is not None:
                 return Answer(problems=(refused,))
-        return Answer(patch=done.patch)
+        return Answer(patch=done.patch, warnings=verdict.warnings)
 
     async def _make(
         self, template: rewriting.Template, asked: AdmissionRequest

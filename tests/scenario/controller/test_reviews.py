@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a replica answers about pods that must be rewritten, and the templates that it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support import gpus
+from tests.support.apiserver import ApiServer
+
+from gpudeck import errors
+from gpudeck.api.admission import AdmissionRequest
+from gpudeck.api.resources import RESOURCE_CLAIM_TEMPLATE
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
+from gpudeck.controller.admission import naming, reviews
+from gpudeck.controller.admission.fleet import Fleet
+from gpudeck.kube.client import Client
+
+pytestmark = pytest.mark.asyncio
+
+NAME = "gpu.deckhouse.io/h100"
+H100 = msgspec.convert(gpus.gpu_class("h100"), GPUClass)
+H100.metadata.uid = "of-the-class"
+NOTHING = naming.Names({}, {}, {})
+REWRITTEN = naming.Names({"h100": H100}, {NAME: H100}, {NAME: H100})
+SERVED = naming.Names({"h100": H100}, {NAME: H100}, {})
+"""By the scheduler."""
+
+
+def replica(client: Client, names: naming.Names, *, refuse: bool = True) -> reviews.Reviews:
+    """One of a cluster with one card."""
+    fleet = Fleet()
+    fleet.change(None, msgspec.convert(gpus.gpu(), PhysicalGPU))
+    return reviews.Reviews(client, lambda: names, fleet, refuse_impossible=refuse)
+
+
+def asks(count: int = 1) -> AdmissionRequest:
+    part: dict[str, Any] = {"name": "main", "resources": {"limits": {NAME: str(count)}}}
+    pod = {"metadata": {}, "spec": {"containers": [part]}}
+    return AdmissionRequest(namespace="t", object=msgspec.Raw(msgspec.json.encode(pod)))
+
+
+async def test_a_pod_whose_class_is_not_known_here_yet_is_not_let_in_as_it_is() -> None:
+    async with ApiServer() as server, server.client() as client:
+        with pytest.raises(errors.UnavailableError, match="not known here yet"):
+            await replica(client, NOTHING).rewrite(asks())
+        assert not (await replica(client, SERVED).rewrite(asks())).problems
+
+
+async def test_pods_that_ask_the_same_have_one_template() -> None:
+    async with ApiServer() as server, server.client() as client:
+        for _ in range(2):
+            assert (await replica(client, REWRITTEN).rewrite(asks())).patch
+        assert len(server.objects(RESOURCE_CLAIM_TEMPLATE)) == 1
+
+
+async def test_a_pod_that_no_node_could_serve_is_judged_before_a_template_is_made() -> None:
+    async with ApiServer() as server, server.client() as client:
+        (refused,) = (await replica(client, REWRITTEN).rewrite(asks(2))).problems
+        assert f"spec.containers[*].resources.limits[{NAME}]: 2 devices" in str(refused)
+        assert not server.objects(RESOURCE_CLAIM_TEMPLATE)
+        (warning,) = (await replica(client, REWRITTEN, refuse=False).rewrite(asks(2))).warnings
+        assert "more than any node could give" in warning
+        assert len(server.objects(RESOURCE_CLAIM_TEMPLATE)) == 1
