@@ -385,8 +385,12 @@ class GPUClass(Wire):
 
 
 def names_amounts(spec: GPUClassSpec) -> bool:
-    """Say whether shares of the class have amounts of their own, not the node's default ones."""
-    if SHARE not in (spec.devices or ()) or spec.share is None:
+    """Say whether shares of the class have amounts of their own, not the node's default ones.
+
+    Of a class with other kinds too an amount would keep its whole cards and partitions out, so
+    its shares have none (as the chart's policy `gpudeck-share-amounts` has it for claims).
+    """
+    if spec.devices != [SHARE] or spec.share is None:
         return False
     memory, cores = spec.share.memory, spec.share.cores
     return (memory is not None and memory.default is not None) or (

@@ -122,3 +122,10 @@ def test_only_shares_of_the_node_s_default_amounts_have_an_extended_resource(
 ) -> None:
     raw = gpus.gpu_class("s", devices=["Share"], share=share)
     assert gpuclass.mapped_name(msgspec.convert(raw, GPUClass)) == name
+
+
+def test_amounts_of_shares_keep_no_other_kind_of_the_class_out() -> None:
+    """By the resource as by a claim, to which the chart's policy adds nothing either."""
+    share = {"memory": {"default": "40Gi"}, "cores": {"default": 20}}
+    raw = gpus.gpu_class("s", devices=["Whole", "Share"], share=share)
+    assert gpuclass.mapped_name(msgspec.convert(raw, GPUClass)) == "gpu.deckhouse.io/s"
