@@ -39,8 +39,9 @@ NAME = "gpudeck"
 """Of both configurations."""
 SERVICE = "gpu-controller"
 SECRET_NAME = "gpu-controller-webhook"
-AGAIN_SECONDS = 6 * 3600.0
-"""How often the certificate is looked at without any cause."""
+AGAIN_SECONDS = 300.0
+"""How often certificate and registrations are looked at without any cause: no watch tells of
+somebody who replaced these, as `helm upgrade --force` does."""
 REWRITE, PODS, CLAIMS, CLASSES = "/rewrite-pods", "/pods", "/claims", "/classes"
 """Paths of the pages."""
 T = TypeVar("T")
@@ -58,11 +59,15 @@ class Registration:
 
     async def reconcile(self, _: str) -> float:
         """Write what differs, and say after how many seconds to look again."""
-        trusted = await self._certificate()
-        names = self._names()
-        where = Where(self._namespace, trusted)
-        await self._keep(MUTATING_WEBHOOKS, mutating(where, names))
-        await self._keep(VALIDATING_WEBHOOKS, validating(where, names))
+        try:
+            trusted = await self._certificate()
+            names = self._names()
+            where = Where(self._namespace, trusted)
+            await self._keep(MUTATING_WEBHOOKS, mutating(where, names))
+            await self._keep(VALIDATING_WEBHOOKS, validating(where, names))
+        except errors.ForbiddenError as error:
+            # Given up, it would wait for the next change of a class, however long that takes.
+            raise errors.UnavailableError(error.message, reason=error.reason) from error
         return AGAIN_SECONDS
 
     async def _certificate(self) -> bytes:

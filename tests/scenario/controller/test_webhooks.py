@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The leader's work for the webhooks: the Secret and what is registered, as they end up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support import gpus
+from tests.support.apiserver import ApiServer
+
+from gpudeck import errors
+from gpudeck.api.resources import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.controller.admission import naming, registration
+
+pytestmark = pytest.mark.asyncio
+
+NAME = "gpu.deckhouse.io/h100"
+H100 = msgspec.convert(gpus.gpu_class("h100"), GPUClass)
+REWRITTEN = naming.Names({"h100": H100}, {NAME: H100}, {NAME: H100})
+SOON_SECONDS = 600.0
+
+
+def made_by_chart(server: ApiServer) -> None:
+    meta = {"name": registration.SECRET_NAME, "namespace": "t"}
+    server.put(SECRET, {"metadata": meta, "type": "Opaque"})
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        server.put(resource, {"metadata": {"name": registration.NAME}})
+
+
+def entries(server: ApiServer) -> list[dict[str, Any]]:
+    return [
+        each
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        for each in server.objects(resource)[registration.NAME].get("webhooks") or ()
+    ]
+
+
+async def test_what_is_registered_is_left_alone_while_it_is_as_it_must_be() -> None:
+    async with ApiServer() as server, server.client() as client:
+        made_by_chart(server)
+        leader = registration.Registration(client, "t", lambda: REWRITTEN)
+        await leader.reconcile("")
+        wrote = len(server.writes)
+        assert len(entries(server)) == 4
+        await leader.reconcile("")
+        assert len(server.writes) == wrote
+
+
+async def test_registrations_that_somebody_replaced_are_brought_back_within_minutes() -> None:
+    """As `helm upgrade --force` does; no watch tells of it."""
+    async with ApiServer() as server, server.client() as client:
+        made_by_chart(server)
+        leader = registration.Registration(client, "t", lambda: REWRITTEN)
+        assert await leader.reconcile("") <= SOON_SECONDS
+        before = entries(server)
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            server.remove(resource, registration.NAME)
+            server.put(resource, {"metadata": {"name": registration.NAME}})
+        await leader.reconcile("")
+        assert entries(server) == before
+
+
+async def test_a_right_that_is_not_there_yet_is_waited_for() -> None:
+    async with ApiServer() as server, server.client() as client:
+        made_by_chart(server)
+        leader = registration.Registration(client, "t", lambda: REWRITTEN)
+        server.fail(1, 403, path="mutatingwebhook", reason="Forbidden")
+        with pytest.raises(errors.RetryableError):
+            await leader.reconcile("")
+        await leader.reconcile("")
+        assert len(entries(server)) == 4
