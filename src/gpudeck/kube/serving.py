@@ -113,13 +113,19 @@ async def _renew(context: ssl.SSLContext, made: Text) -> None:
 
 
 def load(context: ssl.SSLContext, pem: bytes) -> None:
-    """Load key and certificate; ssl takes files only, so for a moment memory is one."""
+    """Load key and certificate; ssl takes files only, so for a moment memory is one.
+
+    UnavailableError if they are none or not of each other; the context serves on as before.
+    """
     descriptor = os.memfd_create("gpudeck-certificate", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(pem)
         file.flush()
+        path = f"/proc/self/fd/{descriptor}"
         try:
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+            # A load that fails leaves half of it in the context (OpenSSL 3), which serves nobody.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
+            context.load_cert_chain(path)
         except ssl.SSLError as error:
             raise errors.UnavailableError(
                 f"the certificate of a port cannot be loaded: {error}",

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 import pytest
@@ -133,10 +133,9 @@ async def test_a_certificate_that_is_not_to_be_had_is_waited_for(world: World) -
     assert (await world.get("/metrics", "reader"))[0] == 200
 
 
-async def test_a_renewed_certificate_serves_the_next_connection() -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    first, second = selfsigned.make("one.test", 1), selfsigned.make("two.test", 1)
-    serving.load(context, first)
+@contextlib.asynccontextmanager
+async def shown_by(context: ssl.SSLContext) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+    """What asks a server with this context for its certificate, in PEM."""
     server = await asyncio.start_server(
         lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context
     )
@@ -148,14 +147,35 @@ async def test_a_renewed_certificate_serves_the_next_connection() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.close()
-        return found
+        return ssl.DER_cert_to_PEM_cert(found).encode()
 
     async with server:
+        yield shown
+
+
+async def test_a_renewed_certificate_serves_the_next_connection() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    first, second = selfsigned.make("one.test", 1), selfsigned.make("two.test", 1)
+    serving.load(context, first)
+    async with shown_by(context) as shown:
         before = await shown()
         serving.load(context, second)
         after = await shown()
-    assert ssl.DER_cert_to_PEM_cert(before).encode() in first
-    assert ssl.DER_cert_to_PEM_cert(after).encode() in second
+    assert before in first
+    assert after in second
+
+
+async def test_a_certificate_that_is_not_of_the_key_leaves_the_one_before_it() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    first, second = selfsigned.make("one.test", 1), selfsigned.make("two.test", 1)
+    serving.load(context, first)
+    begin = b"-----BEGIN CERTIFICATE"
+    odd = first.partition(begin)[0] + begin + second.partition(begin)[2]
+    assert b"PRIVATE KEY" in odd
+    async with shown_by(context) as shown:
+        with pytest.raises(errors.UnavailableError, match="cannot be loaded"):
+            serving.load(context, odd)
+        assert await shown() in first
 
 
 def test_what_is_no_certificate_is_named() -> None:
