@@ -14,6 +14,7 @@ from gpudeck.api.selectors import Traits
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
+from gpudeck.controller.physicalgpu import phase
 
 
 class Withheld:
@@ -50,7 +51,7 @@ class Withheld:
 
 
 def _traits(gpu: PhysicalGPU | None) -> Traits | None:
-    if gpu is None or gpu.status is None:
+    if gpu is None or gpu.status is None or phase.is_lost(gpu):
         return None
     published = conditions.find(gpu.status.conditions, conditions.PUBLISHED)
     if published is None or published.reason != conditions.PARTS_WITHHELD:

@@ -48,3 +48,15 @@ def test_a_card_that_is_offered_or_gone_counts_no_more() -> None:
     assert withheld.change(card(2, "PartsWithheld"), None)
     assert said(withheld, devices=["Share"]) == ""
     assert not withheld.change(card(1, "Published"), None)
+
+
+def test_a_lost_card_is_not_excused_beside_a_count_that_leaves_it_out() -> None:
+    withheld = Withheld()
+    withheld.change(None, card(1, "PartsWithheld"))
+    lost = card(1, "PartsWithheld")
+    assert lost.status is not None
+    for each in lost.status.conditions or ():
+        if each.type == "Discovered":
+            each.status = "False"
+    assert withheld.change(card(1, "PartsWithheld"), lost)
+    assert said(withheld, devices=["Share"]) == ""
