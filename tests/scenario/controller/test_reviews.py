@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support import gpus
+from tests.support import apistore, gpus
 from tests.support.apiserver import ApiServer
 
 from gpudeck import errors
@@ -65,3 +65,24 @@ async def test_a_pod_that_no_node_could_serve_is_judged_before_a_template_is_mad
         (warning,) = (await replica(client, REWRITTEN, refuse=False).rewrite(asks(2))).warnings
         assert "more than any node could give" in warning
         assert len(server.objects(RESOURCE_CLAIM_TEMPLATE)) == 1
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        'resourceclaimtemplates.resource.k8s.io "h100-1" is forbidden: ValidatingAdmissionPolicy '
+        "'gpudeck-usage-claims' with binding 'gpudeck-usage-claims' denied request: ",
+        'admission webhook "claims.gpu.deckhouse.io" denied the request: ',
+    ],
+    ids=["a policy", "a webhook"],
+)
+async def test_who_is_refused_a_template_reads_the_sentence_alone(
+    monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    def refuse(*_: Any) -> dict[str, Any]:
+        raise apistore.RefusedError(403, "Forbidden", f"{before}no more for this namespace")
+
+    async with ApiServer() as server, server.client() as client:
+        monkeypatch.setattr(server.store, "create", refuse)
+        (refused,) = (await replica(client, REWRITTEN).rewrite(asks())).problems
+        assert str(refused) == "no more for this namespace"

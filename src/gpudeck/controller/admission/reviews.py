@@ -8,6 +8,7 @@ write, so `usage` of a class holds for such pods as for everybody.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -29,8 +30,8 @@ from gpudeck.kube.client import Client
 from gpudeck.kube.webhooks import Answer
 
 T = TypeVar("T")
-_DENIED = "denied request: "
-"""What stands before the sentence of a policy in the API server's refusal."""
+_DENIED = re.compile(" denied (?:the )?request: ")
+"""What stands before the sentence in the API server's refusal: by a policy, or by a webhook."""
 
 
 class Reviews:
@@ -175,6 +176,6 @@ def _decoded(asked: AdmissionRequest, type_: type[T]) -> T:
 
 
 def _policy(error: errors.ForbiddenError) -> errors.ForbiddenError:
-    """Return the sentence of the policy alone: the user never made the template it speaks of."""
-    _, found, sentence = error.message.partition(_DENIED)
-    return errors.ForbiddenError(sentence if found else error.message, reason=error.reason)
+    """Return the sentence alone: the user never made the template that the rest speaks of."""
+    sentence = _DENIED.split(error.message, maxsplit=1)[-1]
+    return errors.ForbiddenError(sentence, reason=error.reason)
