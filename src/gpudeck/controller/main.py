@@ -108,6 +108,7 @@ class Controller:
             self._cards,
             report,
             withheld=self._withheld,
+            rewrites=settings.webhook_port != 0,
         )
         self._shipping = shipping.Shipping(
             client, self._classes, self._cards, self._held, choice=settings.partition_classes

@@ -176,7 +176,7 @@ async def test_where_extended_resources_are_dropped_the_device_class_is_written_
         monkeypatch.setattr(server.store, "apply", dropping_names(server.store.apply))
         monkeypatch.setattr(server.store, "replace", dropping_names(server.store.replace))
         server.put(GPU_CLASS, gpus.gpu_class("h100", requirements=H100))
-        async with controller(server):
+        async with controller(server, webhook_port=9443):
             await server.until(lambda: ready(server, "h100").get("status") == "True")
             for count in range(1, 4):
                 server.put(PHYSICAL_GPU, gpus.gpu(address=f"0000:{count:02x}:00.0"))
@@ -188,6 +188,25 @@ async def test_where_extended_resources_are_dropped_the_device_class_is_written_
         # The webhook gives pods that ask for it their claims.
         found = server.objects(GPU_CLASS)["h100"]["status"]
         assert found["extendedResourceName"] == "gpu.deckhouse.io/h100"
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+async def test_without_webhooks_no_name_is_told_that_the_scheduler_does_not_serve(
+    monkeypatch: pytest.MonkeyPatch, *, dropped: bool
+) -> None:
+    """A pod that asked for such a name would wait for ever."""
+    async with ApiServer() as server:
+        if dropped:
+            monkeypatch.setattr(server.store, "apply", dropping_names(server.store.apply))
+        share = {"memory": {"default": "8Gi"}}
+        server.put(GPU_CLASS, gpus.gpu_class("quarter", devices=["Share"], share=share))
+        server.put(GPU_CLASS, gpus.gpu_class("whole"))
+        async with controller(server, webhook_port=0):
+            for name, is_told in (("quarter", False), ("whole", not dropped)):
+                await server.until(lambda name=name: ready(server, name).get("status") == "True")
+                found = server.objects(GPU_CLASS)[name]["status"]
+                assert ("extendedResourceName" in found) == is_told
+                assert ("pods ask for" in ready(server, name)["message"]) == is_told
 
 
 async def test_a_class_of_parts_says_that_cards_are_not_offered_in_parts() -> None:

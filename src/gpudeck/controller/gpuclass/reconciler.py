@@ -40,12 +40,15 @@ class Reconciler:
         report: events.Events,
         *,
         withheld: withholding.Withheld,
+        rewrites: bool,
     ) -> None:
+        """`rewrites` is whether webhooks serve the names that no scheduler serves."""
         self._client = client
         self._classes = classes
         self._device_classes = device_classes
         self._cards = cards
         self._withheld = withheld
+        self._rewrites = rewrites
         self._report = report
         self._nameless: dict[str, float] = {}
         """The classes whose extended resource name was dropped, and when, in the loop's time."""
@@ -98,7 +101,13 @@ class Reconciler:
         if conflict:
             reason = conditions.EXTENDED_RESOURCE_CONFLICT
             return statuses.Outcome(False, reason, conflict, device_class_name=name)
-        return statuses.ready(name, asked_name(gpu_class))
+        return statuses.ready(name, self._served_name(gpu_class))
+
+    def _served_name(self, gpu_class: GPUClass) -> str:
+        """Return the name under which pods get the class, by the scheduler or by the webhook."""
+        if self._rewrites:
+            return asked_name(gpu_class)
+        return "" if gpu_class.metadata.name in self._nameless else mapped_name(gpu_class)
 
     async def _look(self, name: str) -> DeviceClass | None:
         """Look at the server itself: an apply would take over what the cache does not show yet."""
