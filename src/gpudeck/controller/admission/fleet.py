@@ -18,7 +18,6 @@ from gpudeck.api.selectors import Traits
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
-from gpudeck.controller.physicalgpu import phase
 
 _KEPT = 1024
 """Answers kept at most; there are as many as classes."""
@@ -62,7 +61,11 @@ class Fleet:
         """Answers until a card changes, by the identity of the spec, which is kept with it."""
 
     def change(self, old: PhysicalGPU | None, new: PhysicalGPU | None) -> None:
-        """Take over a change of one card; a lost one counts as gone."""
+        """Take over a change of one card.
+
+        A lost one counts until its PhysicalGPU goes: a card that is reset is lost for a moment,
+        and a pod that is refused meanwhile would have run.
+        """
         before, after = _placed(old), _placed(new)
         if before == after:
             return
@@ -158,7 +161,7 @@ def _chosen(spec: GPUClassSpec, model: Model) -> list[tuple[int, int]]:
 
 
 def _placed(gpu: PhysicalGPU | None) -> tuple[Model, str] | None:
-    if gpu is None or gpu.status is None or phase.is_lost(gpu):
+    if gpu is None or gpu.status is None:
         return None
     capabilities = gpu.status.capabilities
     support = capabilities.partition_support if capabilities else None

@@ -51,11 +51,13 @@ def test_the_node_with_the_most_cards_is_what_a_claim_can_get() -> None:
     assert found.reach(spec()) == Reach(81559 << 20, 2)
 
 
-def test_a_card_that_is_gone_counts_no_more() -> None:
-    found = fleet(card("a", 1), card("a", 2))
-    found.change(card("a", 2), None)
+def test_a_card_counts_until_its_object_is_gone_for_it_may_be_lost_for_a_moment() -> None:
+    found, lost = fleet(card("a", 1), card("a", 2)), card("a", 2, states={"Discovered": "False"})
+    found.change(card("a", 2), lost)
+    assert found.reach(spec()) == Reach(81559 << 20, 2)
+    found.change(lost, None)
     assert found.reach(spec()) == Reach(81559 << 20, 1)
-    found.change(card("a", 1), card("a", 1, states={"Discovered": "False"}))
+    found.change(card("a", 1), None)
     assert found.reach(spec()) is None
 
 
