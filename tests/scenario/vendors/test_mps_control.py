@@ -111,6 +111,26 @@ async def test_what_was_given_back_meanwhile_is_forgotten_at_the_start(keeper: K
     await keeper.gone(CARD)
 
 
+async def test_a_share_that_comes_while_the_daemon_ends_waits_for_the_next_one(
+    keeper: Keeper,
+) -> None:
+    card = keeper.card(CARD)
+    card.add_share("one", UUID)
+    first = await keeper.ready(CARD)
+    os.kill(first, signal.SIGSTOP)
+    card.remove_share("one")
+
+    async def is_ready() -> bool | None:
+        state = card.state()
+        return state.ready if state is not None else None
+
+    await expect.eventually(is_ready, False)
+    card.add_share("two", UUID)
+    assert await is_ready() is False
+    os.kill(first, signal.SIGCONT)
+    assert await keeper.ready(CARD) != first
+
+
 async def test_another_card_in_the_place_gets_another_daemon(keeper: Keeper) -> None:
     card = keeper.card(CARD)
     card.add_share("one", UUID)

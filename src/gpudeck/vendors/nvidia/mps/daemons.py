@@ -24,6 +24,7 @@ from gpudeck.vendors.nvidia.mps import control, places
 log = logs.get(__name__)
 
 _STARTING = places.State(ready=False, message="The MPS daemon is starting.")
+_ENDING = places.State(ready=False, message="The MPS daemon of the last shares is still ending.")
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -82,14 +83,31 @@ class Daemons:
 
     async def _follow(self, wanted: Mapping[str, str]) -> None:
         start, end = changes(self._kept, wanted)
-        await self._end(end)
+        await self._end({address: uuid for address, uuid in end.items() if self._ends(address)})
         for address, uuid in start.items():
+            if address in self._kept:
+                continue  # The next look tells what is wanted there.
             card = places.Card(self._root, address)
             self._kept[address] = uuid
             self._tasks[address] = asyncio.create_task(self._keep(card, uuid))
         for task in self._tasks.values():
             if task.done():
                 task.result()  # It ends by an error alone, and this process with it.
+
+    def _ends(self, address: str) -> bool:
+        """Say that a card's daemon ends; False where a share has come for it meanwhile.
+
+        A share is written down before the state is looked at, so that either the share finds the
+        daemon ending or is found here: its containers would else be given the memory and the
+        sockets of a daemon that is about to go.
+        """
+        card = places.Card(self._root, address)
+        before = card.state()
+        card.write_state(_ENDING)
+        if card.uuid() != self._kept[address]:
+            return True
+        card.write_state(before)
+        return False
 
     async def _end(self, addresses: Mapping[str, str]) -> None:
         tasks = [self._tasks.pop(address) for address in list(addresses)]
