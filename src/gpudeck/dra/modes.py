@@ -21,7 +21,7 @@ from gpudeck.api.meta import Condition
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import offering
 from gpudeck.dra.allocations import HeldDevice, Reference
-from gpudeck.dra.checkpoint import Content
+from gpudeck.dra.checkpoint import Content, Entry, State
 
 ENABLED, DISABLED = "enabled", "disabled"
 ALLOWED = f"{ENABLED}, {DISABLED}"
@@ -190,12 +190,13 @@ def is_misfit(device: HeldDevice, card: adapter_pb2.Card) -> bool:
 
 def holders_here(content: Content, address: PciAddress, *, is_partition: bool) -> list[Holder]:
     """The claims of the checkpoint that have a device of the card, what is still to be removed and
-    what cannot be read included: that counts as `is_partition`."""
+    what cannot be read included: that counts as `is_partition`, which is whether the card is
+    partitioned now."""
     found = {
         Holder(f"claim {entry}", is_partition=_is_partition(device.name))
         for entry in content.claims.values()
         for device in entry.devices
-        if _holds(device, address)
+        if _holds(device, address) and not _is_waiting(entry, device, is_on=is_partition)
     }
     found |= {
         Holder(f"the unreadable checkpoint entry of claim {uid}", is_partition=is_partition)
@@ -223,6 +224,13 @@ def holders_in_api(
 def _holds(device: HeldDevice, address: PciAddress) -> bool:
     # Who only looks on does not keep a card from being reset; the driver refuses if it has it open.
     return not device.admin_access and names.address_of_device(device.name) == address
+
+
+def _is_waiting(entry: Entry, device: HeldDevice, *, is_on: bool) -> bool:
+    """Whether a claim cannot have its device yet: its entry comes from the API alone, since the
+    checkpoint was lost, and the device needs the card in its other mode."""
+    is_assumed = entry.state is State.RECOVERED and entry.spec is None
+    return is_assumed and _is_partition(device.name) is not is_on
 
 
 def _is_partition(device: str) -> bool:

@@ -24,6 +24,7 @@ from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import adapters, allocations, events, ledger, modes, offering
 from gpudeck.dra.allocations import HeldDevice, Reference
+from gpudeck.dra.checkpoint import State
 from gpudeck.errors import GpudeckError, UnavailableError
 from gpudeck.kube import client, queueing
 from gpudeck.kube.caching import Cache
@@ -299,7 +300,10 @@ class Switcher:
         """Forget late claims that are prepared by now, or no longer have their device."""
         for claim, device in list(known.late.items()):
             entry = self._ledger.glance().claims.get(claim.uid)
-            is_served = entry is not None and any(each.name == device for each in entry.devices)
+            if entry is None or entry.state is State.RECOVERED:
+                is_served = False
+            else:
+                is_served = any(each.name == device for each in entry.devices)
             if is_served or not await self._is_allocated(claim, device):
                 del known.late[claim]
 

@@ -29,7 +29,7 @@ from gpudeck.vendors.simulated import machine
 LABEL = "gpu.deckhouse.io/mig-mode"
 ADDRESSES = ("0000:01:00.0", "0000:02:00.0")
 FIRST, SECOND = (names.gpu_device_name(PciAddress.parse(each)) for each in ADDRESSES)
-FIRST_PART = "mig-0000-01-00-0-1g2gb-19-0"
+FIRST_PART, SECOND_PART = (f"mig-0000-0{number}-00-0-1g2gb-19-0" for number in (1, 2))
 ON, OFF = contract.PartitioningMode.ENABLED, contract.PartitioningMode.DISABLED
 PLACES = 6
 """Places for partitions of one card: two of 2g.4gb, four of 1g.2gb."""
@@ -233,6 +233,24 @@ async def test_a_late_claim_that_is_given_up_changes_nothing(cards: Cards) -> No
     world.forget_claim("late")
     await world.until(lambda: cards.said()[0] == "Applied")
     assert cards.mode(0) is ON
+
+
+async def test_a_late_claim_is_served_first_though_the_checkpoint_was_lost(cards: Cards) -> None:
+    world = cards.world
+    cards.put_gpu(0, "enabled")
+    cards.put_gpu(1, "enabled")
+    await world.until(lambda: cards.said(0)[0] == cards.said(1)[0] == "Applied")
+    late = world.claim("late", 0, device=FIRST)
+    await world.stop()
+    world.checkpoint.write_text("{")
+    await world.start()
+    other = world.claim("other", 0, device=SECOND_PART)
+    both = world.kubelet.prepare(late), insist(world, other)
+    answers, prepared = await asyncio.gather(*both)
+    assert answers["uid-late"].error.startswith("ModeMismatch: ")
+    assert prepared.error == ""
+    assert (await insist(world, late)).error == ""
+    assert cards.mode(0) is OFF
 
 
 async def insist(world: World, claim: dict[str, Any]) -> Any:

@@ -204,6 +204,24 @@ def test_what_is_still_to_be_removed_or_cannot_be_read_holds_the_card() -> None:
     assert "uid-x" in found[1].name
 
 
+@pytest.mark.parametrize(
+    ("device", "spec", "is_on", "holds"),
+    [
+        (WHOLE, None, True, False),
+        (WHOLE, "{}", True, True),
+        (WHOLE, None, False, True),
+        (PART, None, False, False),
+        (PART, None, True, True),
+    ],
+)
+def test_a_claim_that_only_the_api_tells_of_holds_what_the_card_can_give_it_now(
+    device: str, spec: str | None, is_on: bool, holds: bool
+) -> None:
+    entry = Entry(state=State.RECOVERED, devices=[HeldDevice(name=device)], spec=spec)
+    found = modes.holders_here(Content(claims={"a": entry}), ADDRESS, is_partition=is_on)
+    assert bool(found) is holds
+
+
 def test_claims_of_the_api_hold_what_they_are_allocated_on_this_node() -> None:
     def claim(name: str, **result: Any) -> resource.ResourceClaim:
         one = {"request": "r", "driver": labels.DRIVER, "pool": "node-0", "device": WHOLE}
