@@ -126,6 +126,7 @@ class Plugin:
         self.claims = claimstatus.ClaimStatus(api, adapter, self.ledger, node)
         publisher, reporter, switcher = self.publisher, self.reporter, self.switcher
         switcher.published = lambda: None if publisher.rejection else publisher.published
+        switcher.ours = publisher.ours
         reporter.applied = lambda: switcher.conditions
         publisher.subscribe(switcher.wake)
         switcher.subscribe(publisher.wake)

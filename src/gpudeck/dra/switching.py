@@ -93,6 +93,8 @@ class Switcher:
         """What is said of the cards whose mode was chosen, by the cards' DRA device names."""
         self.published: Callable[[], Mapping[str, resource.Device] | None] = lambda: None
         """The devices that the API server holds; the publisher's."""
+        self.ours: Callable[[], frozenset[str]] = book.held_devices
+        """The devices that claims of the node hold, or held until a moment ago; the publisher's."""
         self._api = api
         self._adapter = adapter
         self._ledger = book
@@ -161,6 +163,9 @@ class Switcher:
 
     def _decide(self, device: str, card: adapter_pb2.Card) -> modes.Decision:
         known, choice, now = self._card(device), self._choice(device), _now()
+        if choice is None:  # Nothing hangs on what is known, and each Prepare makes us look.
+            known.failure = None
+            return modes.decide(card, modes.Situation(choice=None))
         is_on = modes.is_enabled(card)
         holders = set(modes.holders_here(self._ledger.glance(), _address(card), is_partition=is_on))
         if now < known.asked_at + ASK_SECONDS:
@@ -176,7 +181,7 @@ class Switcher:
             is_kept_off=self._is_kept_off(device),
             failure=failure.message if failure is not None and now < failure.until else "",
         )
-        return modes.decide(card, situation, self._ledger.held_devices())
+        return modes.decide(card, situation, self.ours())
 
     def _choice(self, device: str) -> modes.Choice | None:
         node = self._node.objects.get(self._node_name)

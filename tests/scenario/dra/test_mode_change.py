@@ -14,12 +14,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.scenario.dra import standins
 from tests.scenario.dra.conftest import NODE, World
 from tests.scenario.dra.test_kills import GPUDECK, Plugin
 from tests.scenario.dra.test_publishing import put_class
 
 from gpudeck.adapter import main
 from gpudeck.adapter.settings import Settings
+from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import names, resources
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import switching
@@ -81,9 +83,9 @@ class Cards:
             {"metadata": {"name": gpu_name(index), "labels": marks}, "status": status},
         )
 
-    def said(self, index: int = 0) -> tuple[str, str]:
+    def said(self, index: int = 0, *, of: str = "") -> tuple[str, str]:
         """Reason and message of PartitioningApplied; empty where nothing is said."""
-        found = self.world.api.objects(resources.PHYSICAL_GPU)[gpu_name(index)]["status"]
+        found = self.world.api.objects(resources.PHYSICAL_GPU)[of or gpu_name(index)]["status"]
         for each in found.get("conditions") or ():
             if each["type"] == "PartitioningApplied":
                 return each["reason"], each["message"]
@@ -251,6 +253,37 @@ async def test_a_late_claim_is_served_first_though_the_checkpoint_was_lost(cards
     assert prepared.error == ""
     assert (await insist(world, late)).error == ""
     assert cards.mode(0) is OFF
+
+
+async def test_a_partition_that_was_given_back_a_moment_ago_is_not_one_of_others(
+    stopped: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inventory without it comes after the answer of Unprepare, here not at all."""
+    monkeypatch.setattr(switching, "SETTLE_SECONDS", 0.1)
+    world, cards = stopped, Cards(stopped)
+    card = standins.partitionable(1)
+    card.partition_support.dynamic = False
+    card.partitioning.mode = adapter_pb2.PARTITIONING_MODE_ENABLED
+    card.partitioning.pending = adapter_pb2.PARTITIONING_MODE_ENABLED
+    card.partitioning.partitions.add(profile="1g.20gb", profile_id=15, start=2, size=2)
+    world.adapter.show([card])
+    name = names.physical_gpu_name(NODE, PciAddress.parse(card.pci_address))
+    marks = {"gpu.deckhouse.io/node": NODE, "gpu.deckhouse.io/vendor": "nvidia", LABEL: "disabled"}
+    world.api.put(
+        resources.PHYSICAL_GPU,
+        {
+            "metadata": {"name": name, "labels": marks},
+            "status": {"pciInfo": {"address": card.pci_address}},
+        },
+    )
+    piece = world.claim("piece", 1, device=standins.partition(1, 2))
+    await world.start()
+    assert (await world.kubelet.prepare(piece))["uid-piece"].error == ""
+    await world.until(lambda: cards.said(of=name)[0] == "WaitingForClaims")
+    world.forget_claim("piece")
+    await world.kubelet.unprepare(piece)
+    await world.until(lambda: cards.said(of=name)[0] != "WaitingForClaims")
+    assert cards.said(of=name)[0] != "WaitingForPartitions"
 
 
 async def insist(world: World, claim: dict[str, Any]) -> Any:
