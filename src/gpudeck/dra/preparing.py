@@ -306,11 +306,13 @@ class Preparer:
         except (GpudeckError, ValueError) as error:
             log.warning("Cannot renew a CDI spec", claim=claim, uid=claim.uid, error=error)
             return entry
+        given = _given(prepared)
         renewed = msgspec.structs.replace(
             entry,
             spec=spec.decode(),
             driver_version=self._driver(entry.devices),
-            metadata=self._told(fresh, _given(prepared)),
+            given=given,
+            metadata=self._told(fresh, given),
         )
         content.claims[claim.uid] = renewed
         await ledger.whole(self._ledger.write, content)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import device
@@ -92,6 +93,33 @@ async def test_a_container_is_told_of_the_partition_that_was_made_for_it(stopped
         await world.until(lambda: statuses(world, "c"))
         (entry,) = statuses(world, "c")
         assert entry["data"]["uuid"] == made.uuid
+        await world.stop()
+
+
+async def test_the_status_of_a_claim_follows_what_a_newer_driver_made(stopped: World) -> None:
+    world, bench = stopped, machine.Bench(stopped.folder)
+    await world.adapter.stop()
+    bench.write(machine.partitionable(1))
+    claim = claim_of(world, names.mig_device_name(ADDRESS, "1g.2gb", 19, 1))
+    async with adapter(world):
+        await world.start()
+        await world.published(1)
+        assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+        await world.until(lambda: statuses(world, "c"))
+    found = bench.read()
+    (made,) = found.cards[0].reading.partitions
+    bench.change(driver=msgspec.structs.replace(found.driver, version="2.0.0"))
+    bench.change_reading(0, partitions=(msgspec.structs.replace(made, uuid="MIG-newer"),))
+    async with adapter(world):
+        await world.until(
+            lambda: all(
+                each["attributes"]["driverVersion"] == {"version": "2.0.0"}
+                for each in world.devices()
+            )
+        )
+        assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+        assert attributes(world, "c")["uuid"] == {"string": "MIG-newer"}
+        await world.until(lambda: statuses(world, "c")[0]["data"]["uuid"] == "MIG-newer")
         await world.stop()
 
 
