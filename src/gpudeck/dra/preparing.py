@@ -29,9 +29,9 @@ from gpudeck.api import labels, names, resource, resources
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import (
     adapters,
-    allocations,
     edits,
     exposing,
+    fetching,
     holders,
     ledger,
     metadata,
@@ -46,22 +46,8 @@ from gpudeck.kube import client
 
 log = logs.get(__name__)
 
-COMPARE_SECONDS = 2.0
-"""How long the API server may take to say whether a prepared claim was allocated anew."""
-
 Outcome = Entry | GpudeckError
 """The entry of a prepared claim, or why there is none."""
-
-
-@dataclasses.dataclass
-class Allocated:
-    """What the API server says of a claim."""
-
-    devices: list[HeldDevice]
-    pod_claim_name: str | None
-
-
-Fetched = Allocated | GpudeckError
 
 
 @dataclasses.dataclass
@@ -96,6 +82,7 @@ class Preparer:
         self._folder = folder
         self._exposure = exposure
         self._node_name = node_name
+        self._reader = fetching.Reader(api, node_name, checks_names=exposure.is_wanted)
         self._hook_path = hook_path
         self._late = late
         """Told of a claim whose device needs the card in its other partition mode."""
@@ -106,9 +93,9 @@ class Preparer:
         Raises BusyError when other claims keep the node busy.
         """
         known = self._ledger.glance()
-        fetched = await self._fetch(claims, known)
+        fetched = await self._reader.fetch(claims, known)
         away: GpudeckError | None = None
-        if any(_is_to_be_made(known, uid, each) for uid, each in fetched.items()):
+        if any(fetching.is_to_be_made(known, uid, each) for uid, each in fetched.items()):
             try:
                 await self._adapter.reach()
             except UnavailableError as error:
@@ -158,7 +145,7 @@ class Preparer:
         await ledger.whole(self._forget, content, [each.uid for each in claims], late)
 
     async def _drop_earlier(
-        self, content: Content, claims: Sequence[Reference], fetched: Mapping[str, Fetched]
+        self, content: Content, claims: Sequence[Reference], fetched: Mapping[str, fetching.Fetched]
     ) -> None:
         """Give back what claims held before they were allocated anew."""
         moved = [
@@ -166,7 +153,7 @@ class Preparer:
             for claim in claims
             if (entry := content.claims.get(claim.uid)) is not None
             and entry.state is not State.RELEASED
-            and _is_moved(entry, fetched[claim.uid])
+            and fetching.is_moved(entry, fetched[claim.uid])
         ]
         if not moved:
             return
@@ -225,42 +212,11 @@ class Preparer:
                 late.add(each.uid)
         return late
 
-    async def _fetch(self, claims: Sequence[Reference], known: Content) -> dict[str, Fetched]:
-        """What each claim is allocated on this node, from the API server."""
-
-        async def fetch(claim: Reference) -> Fetched:
-            if not _is_completed(known, claim):
-                return await self._allocated(claim)
-            try:
-                async with asyncio.timeout(COMPARE_SECONDS):
-                    return await self._allocated(claim)
-            except TimeoutError:
-                return UnavailableError(f"the API server has not told of claim {claim} in time")
-
-        found = await asyncio.gather(*map(fetch, claims))
-        return {claim.uid: each for claim, each in zip(claims, found, strict=True)}
-
-    async def _allocated(self, claim: Reference) -> Fetched:
-        try:
-            found = await self._api.get(
-                resources.RESOURCE_CLAIM,
-                claim.name,
-                resource.ResourceClaim,
-                namespace=claim.namespace,
-            )
-            devices = allocations.devices(found, claim, self._node_name)
-            if not self._exposure.is_wanted:
-                return Allocated(devices, None)
-            metadata.check(claim, devices)
-            return Allocated(devices, metadata.pod_claim_name(found))
-        except GpudeckError as error:
-            return error
-
     async def _prepare(
         self,
         content: Content,
         claims: Sequence[Reference],
-        fetched: Mapping[str, Fetched],
+        fetched: Mapping[str, fetching.Fetched],
         away: GpudeckError | None,
     ) -> dict[str, Outcome]:
         """`away` says why the adapter cannot be asked."""
@@ -323,7 +279,7 @@ class Preparer:
         found = (self._find(each) for each in devices)
         return next((card.driver.version for card in found if card and card.driver.version), None)
 
-    async def _begin(self, content: Content, claim: Reference, fetched: Fetched) -> Fresh:
+    async def _begin(self, content: Content, claim: Reference, fetched: fetching.Fetched) -> Fresh:
         """Check everything that may refuse a claim and enter it, in memory, as started."""
         if isinstance(fetched, GpudeckError):
             raise fetched
@@ -332,7 +288,7 @@ class Preparer:
         devices = [self._described(device) for device in fetched.devices]
         self._check_modes(claim, devices)
         before = content.claims.get(claim.uid)
-        if before is not None and before.holds_made and _is_moved(before, fetched):
+        if before is not None and before.holds_made and fetching.is_moved(before, fetched):
             raise UnavailableError(
                 f"claim {claim}: what was made for its last allocation is still to be removed",
                 reason="DeviceBeingReleased",
@@ -551,21 +507,3 @@ def _given(answer: adapter_pb2.PreparedClaim | None) -> dict[str, Given]:
         )
         for each in (answer.devices if answer is not None else ())
     }
-
-
-def _is_moved(entry: Entry, fetched: Fetched) -> bool:
-    """Whether the API server has allocated the claim anew since its entry was made."""
-    return isinstance(fetched, Allocated) and not allocations.same(entry.devices, fetched.devices)
-
-
-def _is_to_be_made(content: Content, uid: str, fetched: Fetched) -> bool:
-    """Whether the adapter will be needed for a claim."""
-    entry = content.claims.get(uid)
-    if entry is None or entry.state is not State.COMPLETED:
-        return not isinstance(fetched, GpudeckError)
-    return _is_moved(entry, fetched)
-
-
-def _is_completed(content: Content, claim: Reference) -> bool:
-    entry = content.claims.get(claim.uid)
-    return entry is not None and entry.state is State.COMPLETED

@@ -8,7 +8,7 @@ from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import card, device, partition, partitionable
 
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.dra import main, preparing
+from gpudeck.dra import fetching, main
 
 PLACE = ("0000:11:00.0", 4, 4)
 """Of `wide(1)`: PCI address, start and size."""
@@ -194,7 +194,7 @@ async def test_a_partition_goes_with_the_last_claim_that_a_lost_checkpoint_had_f
 async def test_a_prepared_claim_is_answered_while_the_api_server_hangs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "COMPARE_SECONDS", 0.05)
+    monkeypatch.setattr(fetching, "COMPARE_SECONDS", 0.05)
     claim = world.claim("c", 1)
     first = await world.kubelet.prepare(claim)
     world.api.stall()
