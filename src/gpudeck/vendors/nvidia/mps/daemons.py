@@ -65,10 +65,10 @@ class Daemons:
     async def run(self) -> None:
         """Keep what is wanted until cancelled. States of an earlier life are taken away first."""
         for card in places.cards(self._root):
+            if card.state() is not None:  # Told before the wishes are looked at, see `_ends`.
+                card.write_state(_STARTING)
             if card.uuid() is None:
                 await self._forget(card)
-            elif card.state() is not None:
-                card.write_state(_STARTING)
         try:
             while True:
                 wanted = {
