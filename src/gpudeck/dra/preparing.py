@@ -102,8 +102,9 @@ class Preparer:
                 away = error
         async with self._ledger.opened() as content:
             recovering.place(content, self._placed)
-            await self._drop_earlier(content, claims, fetched)
-            return await self._prepare(content, claims, fetched, away)
+            refused = await self._drop_earlier(content, claims, fetched)
+            rest = [claim for claim in claims if claim.uid not in refused]
+            return {**refused, **await self._prepare(content, rest, fetched, away)}
 
     async def unprepare(self, claims: Sequence[Reference]) -> dict[str, GpudeckError | None]:
         """Give claims back; unknown ones succeed. Neither API server nor adapter is needed."""
@@ -146,8 +147,8 @@ class Preparer:
 
     async def _drop_earlier(
         self, content: Content, claims: Sequence[Reference], fetched: Mapping[str, fetching.Fetched]
-    ) -> None:
-        """Give back what claims held before they were allocated anew."""
+    ) -> dict[str, GpudeckError]:
+        """Give back what claims held before they were allocated anew; return those refused."""
         moved = [
             claim
             for claim in claims
@@ -156,10 +157,11 @@ class Preparer:
             and fetching.is_moved(entry, fetched[claim.uid])
         ]
         if not moved:
-            return
+            return {}
         log.warning("Claims were allocated anew", claims=",".join(map(str, moved)))
         refused = await self._give_back(content, moved)
         await self._drop(content, [claim for claim in moved if claim.uid not in refused])
+        return refused
 
     async def release(self) -> bool:
         """Have the adapter remove what claims that were given back have left; may be repeated.

@@ -92,6 +92,8 @@ class Adapter:
         """Ids of the shares that use an MPS daemon now."""
         self.is_stubborn = False
         """Whether no partition can be removed."""
+        self.keeps: set[str] = set()
+        """UIDs of the claims that cannot be given back."""
         self.has_edits = True
         """Whether devices get what a container needs for them."""
         self.refusals: dict[str, adapter_pb2.Error] = {}
@@ -222,7 +224,7 @@ class Adapter:
 
     def _unprepared(self, request: adapter_pb2.ClaimRequest) -> adapter_pb2.UnpreparedClaim:
         gone = _partitions(request)
-        if gone and self.is_stubborn:
+        if (gone and self.is_stubborn) or request.claim.uid in self.keeps:
             error = adapter_pb2.Error(reason="InUse", message="a process uses it", retryable=True)
             return adapter_pb2.UnpreparedClaim(uid=request.claim.uid, error=error)
         self.prepared.discard(request.claim.uid)

@@ -168,6 +168,21 @@ async def test_a_claim_allocated_anew_waits_until_its_partition_of_before_is_rem
     assert parts.adapter.partitions == {("0000:12:00.0", 0, 2)}
 
 
+async def test_a_claim_allocated_anew_is_not_answered_with_the_card_that_it_cannot_give_back(
+    world: World,
+) -> None:
+    await world.kubelet.prepare(world.claim("c", 1))
+    world.adapter.keeps = {"uid-c"}
+    moved = world.claim("c", 2)
+    other = world.claim("d", 3)
+    answers = await world.kubelet.prepare(moved, other)
+    assert answers["uid-c"].error == "InUse: a process uses it"
+    assert answers["uid-d"].error == ""
+    world.adapter.keeps = set()
+    answer = (await world.kubelet.prepare(moved))["uid-c"]
+    assert (answer.error, answer.devices[0].device_name) == ("", device(2))
+
+
 @pytest.mark.parametrize("now", ["allocated anew", "the same"])
 async def test_a_recovered_claim_is_what_its_allocation_says_now(parts: World, now: str) -> None:
     await parts.kubelet.prepare(parts.claim("c", 1, device=wide(1)))
