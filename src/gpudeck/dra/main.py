@@ -43,7 +43,7 @@ log = logs.get(__name__)
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 EFFECTS = ("NoSchedule", "NoExecute")
 RELEASE_SECONDS = 5.0
-"""How soon the removal of a partition that is still in use is tried again."""
+"""How soon it is tried again to undo what was made for a claim and is still in use."""
 WAIT_SECONDS = 60.0
 """How often a plugin says that it waits for another one."""
 
@@ -169,7 +169,7 @@ class Plugin:
                     await asyncio.sleep(RELEASE_SECONDS)
                     changed.set()
             except BusyError as error:
-                log.warning("Cannot look for partitions to remove", error=error)
+                log.warning("Cannot look for what is to be undone", error=error)
 
     async def _write(self) -> None:
         """Write to the API server while no other plugin of this node does.

@@ -9,10 +9,9 @@ state does not give back what was before), its earlier devices are released firs
 claim needs its object from the API, free devices and the adapter's edits; then, in this order:
 PrepareStarted in the checkpoint, the adapter, the CDI specs, PrepareCompleted. So a kill at
 any point leaves a state from which the next call, or `ledger.clean`, goes on. Unprepare
-works backwards and needs neither: what the adapter made (a partition,
-the use of an MPS daemon) and cannot undo now
-stays in the checkpoint as Released, until `release` has had it removed. What concerns one
-claim is its own error; others go on.
+works backwards and needs neither: what the adapter made (a partition, the use of an MPS
+daemon) and cannot undo now stays in the checkpoint as Released, until `release` has had it
+removed. What concerns one claim is its own error; others go on.
 """
 
 from __future__ import annotations
