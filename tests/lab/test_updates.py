@@ -30,6 +30,8 @@ LIMIT_SECONDS = 240
 SLOW_MILLISECONDS = 2
 """Of each driver call: a partition then takes some tenths of a second."""
 DAEMONSET = "nvidia-adapter"
+PREFIX = "update-"
+"""Of the names of this test's pods: events of others are still there."""
 
 
 @pytest.fixture
@@ -58,18 +60,20 @@ def is_updated(lab: Lab) -> bool:
 
 
 def failures(lab: Lab) -> list[str]:
-    """What the kubelet says of claims of the test's pods that it could not prepare."""
+    """What the kubelet says of claims of this test's pods that it could not prepare."""
     return [
         f"{each['involvedObject']['name']}: {each.get('message')}"
         for each in lab.list("events")
         if each["reason"] in ("FailedPrepareDynamicResources", "FailedUnprepareDynamicResources")
+        and each["involvedObject"]["name"].startswith(PREFIX)
     ]
 
 
 def test_claims_come_and_go_while_two_plugins_serve(small: Lab) -> None:
-    small.apply(asking("stays", resource(SMALL)), pod("whole", limits={"nvidia.com/gpu": 1}))
-    small.running("stays", "whole")
-    before = migs_inside(small, "stays"), small.cards_inside("whole")
+    kept = "kept-part", "kept-card"
+    small.apply(asking(kept[0], resource(SMALL)), pod(kept[1], limits={"nvidia.com/gpu": 1}))
+    small.running(*kept)
+    before = migs_inside(small, kept[0]), small.cards_inside(kept[1])
     made, ran, gone = 0, set[str](), set[str]()
     begin, updates = time.monotonic(), 0
     while made < CLAIMS or updates < 2:
@@ -77,23 +81,23 @@ def test_claims_come_and_go_while_two_plugins_serve(small: Lab) -> None:
         small.kubectl("rollout", "restart", f"daemonset/{DAEMONSET}", "-n", NAMESPACE)
         while not is_updated(small):
             assert time.monotonic() < begin + LIMIT_SECONDS, small.picture()
-            fresh = [f"update-{made + number}" for number in range(8 - made + len(gone))]
+            fresh = [f"{PREFIX}{made + number}" for number in range(8 - made + len(gone))]
             made += len(fresh)
             small.apply(*(asking(name, resource(SMALL)) for name in fresh))
             assert overlapping(instances(small)) == []
             pods = small.list("pods", "-l", "test=lab")
             running = {each["metadata"]["name"] for each in pods if is_ready(each)}
-            done = sorted(name for name in running if name.startswith("update-"))[:3]
+            done = sorted(name for name in running if name.startswith(PREFIX))[:3]
             assert all(migs_inside(small, name) for name in done)
             ran.update(running)
             gone.update(done)
             if done:
                 small.kubectl("delete", "pod", *done, "--wait=false")
-    left = [f"update-{number}" for number in range(made) if f"update-{number}" not in gone]
+    left = [name for number in range(made) if (name := f"{PREFIX}{number}") not in gone]
     small.running(*left)
     small.eventually("every pod of gpudeck is ready", lambda: all_ready(small))
     assert not failures(small), "\n".join(failures(small))
     small.eventually(
         "one partition for each pod", lambda: len(instances(small)) == len(left) + 1, seconds=90
     )
-    assert (migs_inside(small, "stays"), small.cards_inside("whole")) == before
+    assert (migs_inside(small, kept[0]), small.cards_inside(kept[1])) == before

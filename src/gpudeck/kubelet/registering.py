@@ -3,9 +3,10 @@
 
 The plugin's socket listens before the registration socket appears, since the kubelet
 connects as soon as it sees the latter (fsnotify on its registry folder, then every
-second). At the end the registration socket goes first, so the kubelet unregisters the
-endpoint, calls in flight are finished, and then the plugin's socket goes. Sockets that
-a killed plugin left are removed at the next start; a living one is left alone.
+second). At the end calls in flight are answered first: the kubelet (1.37) sends new ones
+to the plugin that registered last, and when a registration socket goes it closes its
+connection at once, whatever is in flight on it. Then that socket goes, then the plugin's.
+Sockets that a killed plugin left are removed at the next start; a living one is left alone.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from gpudeck import logs
 from gpudeck.errors import UnavailableError
 from gpudeck.host import files
 from gpudeck.kubelet import paths, services
-from gpudeck.kubelet.wire import registration_pb2
+from gpudeck.kubelet.wire import dra_pb2, registration_pb2
 
 log = logs.get(__name__)
 
-GRACE_SECONDS = 20.0
+GRACE_SECONDS = 18.0
 """How long calls in flight may go on after the plugin was told to stop; a pod has 30 s."""
+LAST_SECONDS = 2.0
+"""How long those may that came just before the registration went."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +54,44 @@ class Endpoint:
         return paths.registration_socket(self.registry_dir, self.driver, self.pod_uid)
 
 
+class _Calls:
+    """The calls of a plugin, counted while they are in flight; the stream never ends by itself."""
+
+    def __init__(self, plugin: services.Plugin) -> None:
+        self._plugin = plugin
+        self.health = plugin.health
+        self._in_flight = 0
+        self._answered = asyncio.Condition()
+
+    async def prepare(
+        self, request: dra_pb2.NodePrepareResourcesRequest, context: services.Context
+    ) -> dra_pb2.NodePrepareResourcesResponse:
+        async with self._counted():
+            return await self._plugin.prepare(request, context)
+
+    async def unprepare(
+        self, request: dra_pb2.NodeUnprepareResourcesRequest, context: services.Context
+    ) -> dra_pb2.NodeUnprepareResourcesResponse:
+        async with self._counted():
+            return await self._plugin.unprepare(request, context)
+
+    @contextlib.asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            async with self._answered:
+                self._answered.notify_all()
+
+    async def answered(self, seconds: float) -> None:
+        """Wait until no call is in flight, no longer than so."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._answered:
+                await self._answered.wait_for(lambda: self._in_flight == 0)
+
+
 @contextlib.asynccontextmanager
 async def served(
     endpoint: Endpoint, plugin: services.Plugin, notified: Callable[[bool, str], None]
@@ -68,12 +109,16 @@ async def served(
         supported_versions=[*services.DRA_SERVICES, *services.HEALTH_SERVICES],
     )
     registration = services.registration_handler(info, notified)
+    calls = _Calls(plugin)
     async with (
-        _listening(endpoint.plugin_socket, services.plugin_handlers(plugin), GRACE_SECONDS),
+        _listening(endpoint.plugin_socket, services.plugin_handlers(calls), LAST_SECONDS),
         _listening(endpoint.registration_socket, [registration], 0),
     ):
         log.info("Serving the kubelet", socket=endpoint.plugin_socket)
-        yield
+        try:
+            yield
+        finally:
+            await calls.answered(GRACE_SECONDS)
 
 
 @contextlib.asynccontextmanager

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 
-from gpudeck.kubelet import registering
+from gpudeck.kubelet import registering, services
+from gpudeck.kubelet.wire import dra_pb2
 
 
 class Idle:
@@ -49,6 +52,43 @@ def names(folder: Path) -> list[str]:
 async def test_both_sockets_are_there_and_go_with_the_plugin(folder: Path) -> None:
     async with serve(folder):
         assert names(folder) == ["dra.sock", "gpu.example.com-reg.sock"]
+    assert names(folder) == []
+
+
+class Slow(Idle):
+    """A plugin whose answers wait for the test."""
+
+    def __init__(self) -> None:
+        self.asked, self.allowed = asyncio.Event(), asyncio.Event()
+
+    async def prepare(self, request: Any, context: Any) -> Any:
+        self.asked.set()
+        await self.allowed.wait()
+        return dra_pb2.NodePrepareResourcesResponse()
+
+
+async def test_the_registration_stays_until_calls_in_flight_are_answered(folder: Path) -> None:
+    plugin, started, ending = Slow(), asyncio.Event(), asyncio.Event()
+
+    async def run() -> None:
+        async with registering.served(endpoint(folder), plugin, lambda accepted, why: None):
+            started.set()
+            await ending.wait()
+
+    serving = asyncio.create_task(run())
+    await started.wait()
+    async with grpc.aio.insecure_channel(f"unix://{endpoint(folder).plugin_socket}") as channel:
+        name = f"/{services.DRA_SERVICES['v1.DRAPlugin']}/NodePrepareResources"
+        call: Any = channel.unary_unary(name)
+        answer = asyncio.ensure_future(call(b""))
+        await plugin.asked.wait()
+        ending.set()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert names(folder) == ["dra.sock", "gpu.example.com-reg.sock"]
+        plugin.allowed.set()
+        assert await answer == b""
+    await serving
     assert names(folder) == []
 
 
