@@ -64,9 +64,12 @@ static void start_server(void)
 {
     if (server)
         return;
+    pid_t parent = getpid();
     server = fork();
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) /* The daemon died before the signal was asked for. */
+            _exit(0);
         prctl(PR_SET_NAME, "nvidia-cuda-mps-server");
         memset(title, 0, title_size);
         snprintf(title, title_size, "nvidia-cuda-mps-server");
