@@ -117,11 +117,12 @@ def _without_device(spec: GPUClassSpec, option: Option, card: Card) -> Match:
     kinds = selectors.kinds(spec)
     if missed:
         return Match(_sentence(missed))
-    if gpuclass.WHOLE in kinds:
-        return _all_terms(option.selectors, card, card.device)
     if kinds == [gpuclass.PARTITION] and (said := partitioning.missed(spec, card.gpu)):
         return Match(said)
-    return Match(obstacle=partitioning.obstacle(spec, card.gpu))
+    hindrance = partitioning.obstacle(spec, card.gpu)
+    if hindrance is None and gpuclass.WHOLE in kinds:
+        return _all_terms(option.selectors, card, card.device)
+    return Match(obstacle=hindrance)
 
 
 def _sentence(missed: Iterable[selectors.Mismatch]) -> str:

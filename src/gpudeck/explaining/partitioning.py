@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a card that could be cut or shared offers nothing to a class that asks for parts. Pure."""
+"""Why a card that could be cut or shared offers nothing to a class. Pure."""
 
 from __future__ import annotations
 
@@ -28,20 +28,27 @@ def missed(spec: GPUClassSpec, gpu: PhysicalGPU) -> str:
 
 
 def obstacle(spec: GPUClassSpec, gpu: PhysicalGPU) -> Obstacle | None:
-    """Say why the card does not offer parts now; None where nothing is known that hinders."""
+    """Say why the card does not offer what the class asks for; None if nothing known hinders."""
     kinds = selectors.kinds(spec)
     status = gpu.status
     current = status.current_state if status else None
     mode = current.partitioning.mode if current and current.partitioning else ""
     support = _support(gpu)
     published = conditions.find(status.conditions if status else None, conditions.PUBLISHED)
-    if published is not None and published.reason == conditions.PARTS_WITHHELD:
+    withheld = published is not None and published.reason == conditions.PARTS_WITHHELD
+    if withheld and gpuclass.WHOLE not in kinds:
         return Reason.NOT_PUBLISHED, f"its parts are not: {conditions.PARTS_UNGUARDED}"
     if kinds == [gpuclass.PARTITION] and mode == "Disabled" and support and not support.dynamic:
         return (
             Reason.PARTITIONING_OFF,
             f"the label {labels.MIG_MODE}=enabled of the card or its node turns the mode on, "
             "which takes a reset of the card",
+        )
+    if gpuclass.PARTITION not in kinds and mode == "Enabled" and support and not support.dynamic:
+        return (
+            Reason.PARTITIONING_ON,
+            f"it is offered in partitions; the label {labels.MIG_MODE}=disabled of the card or "
+            "its node turns the mode off, which takes a reset of the card",
         )
     if kinds == [gpuclass.SHARE] and spec.share and spec.share.strategy == gpuclass.MPS:
         return (

@@ -22,6 +22,7 @@ class Reason(enum.StrEnum):
     CORDONED = "Cordoned"
     PARTITIONING_CHANGES = "PartitioningChanges"
     PARTITIONING_OFF = "PartitioningOff"
+    PARTITIONING_ON = "PartitioningOn"
     HELD_BY_POD = "HeldByPod"
     HELD_BY_CLAIM = "HeldByClaim"
     NOT_ENOUGH_LEFT = "NotEnoughLeft"
@@ -46,6 +47,7 @@ MEANINGS: dict[Reason, str] = {
     Reason.CORDONED: "a DeviceTaintRule keeps new pods off the card",
     Reason.PARTITIONING_CHANGES: "the card's partitioning mode is about to change",
     Reason.PARTITIONING_OFF: "the card's partitioning mode is off, and only a reset changes it",
+    Reason.PARTITIONING_ON: "the card's partitioning mode is on, and only a reset changes it",
     Reason.HELD_BY_POD: "another pod holds the card",
     Reason.HELD_BY_CLAIM: "a claim that no pod uses holds the card",
     Reason.NOT_ENOUGH_LEFT: "the card is shared, and less of it is left than the pod needs",
@@ -75,6 +77,10 @@ CLAUSES: dict[Reason, tuple[str, str]] = {
     Reason.PARTITIONING_OFF: (
         "has its partitioning mode off",
         "have their partitioning mode off",
+    ),
+    Reason.PARTITIONING_ON: (
+        "has its partitioning mode on",
+        "have their partitioning mode on",
     ),
     Reason.NOT_ENOUGH_LEFT: ("has not enough left", "have not enough left"),
     Reason.HELD_BY_POD: ("is held by another pod", "are held by other pods"),

@@ -202,6 +202,25 @@ def test_why_a_card_offers_no_partition(
     assert [(each.reason, each.detail) for each in answer.verdicts] == [(reason, detail)]
 
 
+@pytest.mark.parametrize("asked", [{"nvidia.com/gpu": 1}, {"nvidia.com/gpu.shared": 1}])
+def test_why_a_card_that_is_offered_in_partitions_is_not_offered_whole(
+    asked: dict[str, int],
+) -> None:
+    answer = explain(
+        asked,
+        card(0, support={"dynamic": False}, mode="Enabled"),
+        make.resource_slice(DRIVER, "node-0", part(0, 0)),
+        counters(1),
+    )
+    assert [(each.reason, each.detail) for each in answer.verdicts] == [
+        (
+            "PartitioningOn",
+            "it is offered in partitions; the label gpu.deckhouse.io/mig-mode=disabled of the "
+            "card or its node turns the mode off, which takes a reset of the card",
+        )
+    ]
+
+
 def test_a_node_that_keeps_no_mps_daemons_is_told() -> None:
     answer = explain(
         {"nvidia.com/gpu.mps": 1},
