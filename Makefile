@@ -52,8 +52,9 @@ test-skew: setup ## Tests of the API against the oldest Kubernetes, 1.34 (builds
 	  GPUDECK_TOOLCHAIN_BIN=$$programs \
 	  $(BIN)/pytest -q $(addprefix tests/contract/,api chart cli controller dra kube)
 
-soak: setup ## The end-to-end tests, long: random kills, many rounds
+soak: setup ## The end-to-end tests, long (an hour of kills), and the controller at 5,000 nodes
 	GPUDECK_SOAK=1 $(BIN)/pytest -q tests/lab --timeout 7200
+	$(BIN)/python -m benchmarks.scale --nodes 5000 --no-record
 
 lab: setup ## Start a lab with two GPU nodes and print its kubeconfig
 	$(BIN)/gpudeck lab up && $(BIN)/gpudeck lab install && $(BIN)/gpudeck lab kubeconfig
