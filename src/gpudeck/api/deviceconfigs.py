@@ -126,17 +126,21 @@ def of_request(configs: Iterable[resource.AllocatedConfig], request: str) -> Dev
     return found
 
 
-def check(configs: Sequence[tuple[resource.OpaqueConfig | None, str]]) -> None:
-    """Raise InvalidError that names everything wrong in configurations, each with its path.
-
-    Those of other drivers are not looked at.
-    """
-    found = [
+def all_problems(
+    configs: Iterable[tuple[resource.OpaqueConfig | None, str]],
+) -> list[InvalidError]:
+    """Everything wrong in configurations of our driver, each with its path."""
+    return [
         problem
         for opaque, path in configs
         if opaque is not None and opaque.driver == labels.DRIVER
         for problem in problems(opaque.parameters, f"{path}.opaque.parameters")
     ]
+
+
+def check(configs: Sequence[tuple[resource.OpaqueConfig | None, str]]) -> None:
+    """Raise InvalidError that names `all_problems` of configurations, if there are any."""
+    found = all_problems(configs)
     if found:
         raise InvalidError(
             "; ".join(problem.message for problem in found),

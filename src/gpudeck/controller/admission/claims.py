@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from gpudeck.api import attributes, deviceconfigs, labels, quantities, selectors
+from gpudeck.api import attributes, deviceconfigs, quantities, selectors
 from gpudeck.api.resource import ClaimSpec, ExactRequest, SubRequest
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
@@ -48,15 +48,10 @@ def wishes(spec: ClaimSpec) -> Iterator[list[Wish]]:
 
 def config_problems(spec: ClaimSpec, prefix: str) -> list[InvalidError]:
     """Return what is wrong with the claim's opaque parameters of our driver."""
-    devices = spec.devices
-    return [
-        problem
-        for index, each in enumerate((devices.config if devices else None) or ())
-        if each.opaque is not None and each.opaque.driver == labels.DRIVER
-        for problem in deviceconfigs.problems(
-            each.opaque.parameters, f"{prefix}.devices.config[{index}].opaque.parameters"
-        )
-    ]
+    configs = (spec.devices.config if spec.devices else None) or ()
+    return deviceconfigs.all_problems(
+        (each.opaque, f"{prefix}.devices.config[{index}]") for index, each in enumerate(configs)
+    )
 
 
 def impossible(

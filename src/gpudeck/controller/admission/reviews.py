@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from gpudeck import errors
-from gpudeck.api import deviceconfigs, labels
+from gpudeck.api import deviceconfigs
 from gpudeck.api.admission import AdmissionRequest, ResourceClaimTemplate, ReviewedPod
 from gpudeck.api.meta import Meta
 from gpudeck.api.resource import ClaimSpec, DeviceClass, ResourceClaim
@@ -145,11 +145,8 @@ class Reviews:
             configs = (found.spec.config if found.spec else None) or ()
             return Answer(
                 problems=tuple(
-                    problem
-                    for index, each in enumerate(configs)
-                    if each.opaque is not None and each.opaque.driver == labels.DRIVER
-                    for problem in deviceconfigs.problems(
-                        each.opaque.parameters, f"spec.config[{index}].opaque.parameters"
+                    deviceconfigs.all_problems(
+                        (each.opaque, f"spec.config[{index}]") for index, each in enumerate(configs)
                     )
                 )
             )
