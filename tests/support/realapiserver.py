@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
 from tests.support import certificates
 
 START_SECONDS = 60.0
@@ -42,6 +43,14 @@ def minor_version(programs: Path) -> int:
     command = [str(programs / "kube-apiserver"), "--version"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return int(said.split(".")[1])
+
+
+def required() -> Path:
+    """Return the folder that holds the programs; without them the test is skipped."""
+    found = find()
+    if found is None:
+        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
+    return found
 
 
 @contextlib.contextmanager

@@ -24,10 +24,7 @@ DEFINITIONS = resources.CUSTOM_RESOURCE_DEFINITION
 @pytest.fixture(scope="session")
 def programs() -> Path:
     """The folder of the real programs."""
-    found = realapiserver.find()
-    if found is None:
-        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
-    return found
+    return realapiserver.required()
 
 
 @pytest.fixture(scope="session")

@@ -56,10 +56,7 @@ TOKENS = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{{}}/token"
 @pytest.fixture(scope="module")
 def kubeconfig() -> Iterator[str]:
     """An administrator's, of an API server with the chart's accounts, roles and policies."""
-    programs = realapiserver.find()
-    if programs is None:
-        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
-    with realapiserver.running(programs) as found:
+    with realapiserver.running(realapiserver.required()) as found:
         asyncio.run(_install(found))
         yield found
 

@@ -46,10 +46,7 @@ USAGE = {
 @pytest.fixture(scope="module")
 def kubeconfig() -> Iterator[str]:
     """An administrator's, of an API server with the chart's policies about usage and a class."""
-    programs = realapiserver.find()
-    if programs is None:
-        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
-    with realapiserver.running(programs) as found:
+    with realapiserver.running(realapiserver.required()) as found:
         asyncio.run(_install(found))
         yield found
 

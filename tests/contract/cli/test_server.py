@@ -18,10 +18,7 @@ pytestmark = pytest.mark.asyncio
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
-    found = realapiserver.find()
-    if found is None:
-        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
-    return found
+    return realapiserver.required()
 
 
 @pytest.fixture(scope="module")

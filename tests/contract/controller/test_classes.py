@@ -26,10 +26,7 @@ SYSTEM = "gpudeck-system"
 
 @pytest.fixture(scope="module")
 def programs() -> Any:
-    found = realapiserver.find()
-    if found is None:
-        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
-    return found
+    return realapiserver.required()
 
 
 @pytest.fixture(scope="module")

@@ -48,10 +48,7 @@ FOREIGN = {"opaque": {"driver": "gpu.example.com", "parameters": {"kind": "Nonse
 @pytest.fixture(scope="module")
 def kubeconfig() -> Iterator[str]:
     """An administrator's, of a server that has the registrations and what stood there before."""
-    programs = realapiserver.find()
-    if programs is None:
-        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
-    with realapiserver.running(programs) as path:
+    with realapiserver.running(realapiserver.required()) as path:
         asyncio.run(_install(path))
         yield path
 

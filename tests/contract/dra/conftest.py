@@ -45,9 +45,7 @@ class Server:
 
 @pytest.fixture(scope="module", params=[AS_SHIPPED, NOTHING, COUNTERS])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    programs = realapiserver.find()
-    if programs is None:
-        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
+    programs = realapiserver.required()
     is_new = realapiserver.minor_version(programs) >= 36
     wants = request.param
     gates = {} if wants == AS_SHIPPED else _gates(programs, counters=wants == COUNTERS)

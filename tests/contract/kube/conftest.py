@@ -19,10 +19,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def real_kubeconfig() -> Iterator[str]:
-    programs = realapiserver.find()
-    if programs is None:
-        pytest.skip("no etcd and kube-apiserver: set GPUDECK_TOOLCHAIN_BIN or run `gpudeck lab up`")
-    with realapiserver.running(programs) as kubeconfig:
+    with realapiserver.running(realapiserver.required()) as kubeconfig:
         yield kubeconfig
 
 
