@@ -74,7 +74,8 @@ def remove(path: Path) -> bool:
 def is_locked(path: Path) -> bool:
     """Whether somebody holds a lock file of `locks` now; False where there is none.
 
-    Takes the lock for a moment if nobody does, which those who wait for it sit out.
+    Shares the lock for a moment if nobody does: those who wait for it sit that out, and
+    those who ask at the same time are not in each other's way.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -83,7 +84,7 @@ def is_locked(path: Path) -> bool:
     except OSError as error:
         raise translated(error, path) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:

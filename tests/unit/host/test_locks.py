@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from pathlib import Path
 
 import pytest
 
 from gpudeck import errors
-from gpudeck.host import locks
+from gpudeck.host import files, locks
 
 
 async def test_a_second_holder_of_the_same_process_is_refused_at_the_deadline(
@@ -70,3 +71,19 @@ async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="absent/lock"):
         async with locks.held(tmp_path / "absent/lock"):
             raise AssertionError("held a lock that cannot exist")
+
+
+def test_those_who_ask_at_once_do_not_take_each_other_for_the_holder(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.touch()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda _: files.is_locked(path), range(4000)))
+    assert answers.count(True) == 0
+
+
+async def test_a_lock_that_is_held_is_seen_and_one_that_is_missing_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not files.is_locked(path)
+    async with locks.held(path):
+        assert files.is_locked(path)
+    assert not files.is_locked(path)
