@@ -16,6 +16,7 @@ class Taint(Wire):
     key: str = ""
     value: str | None = None
     effect: str = ""
+    time_added: str | None = None
 
 
 class NodeSpec(Wire):

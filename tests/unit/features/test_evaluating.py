@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from gpudeck.api.nodefeatures import GroupRule, NodeFeatureRule
+from gpudeck.features.known import Known
 from gpudeck.features.rules import evaluating
 
 GPUS = [
@@ -19,8 +20,8 @@ GPUS = [
 ]
 
 
-def known() -> evaluating.Known:
-    return evaluating.Known(
+def known() -> Known:
+    return Known(
         flags={"kernel.loadedmodule": {"nvidia", "nvidia_fs", "i915", "drm"}},
         attributes={
             "kernel.version": {"full": "6.8.0-60-generic", "major": "6", "minor": "8"},

@@ -13,43 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from gpudeck.api.core import Taint
-from gpudeck.api.nodefeatures import Alternative, Expression, Features, GroupRule, Rule, Term
+from gpudeck.api.nodefeatures import Alternative, Expression, GroupRule, Rule, Term
 from gpudeck.errors import InvalidError
 from gpudeck.features import templates
+from gpudeck.features.known import Element, Known
 from gpudeck.features.rules import expressions
 
-Element = dict[str, str]
-"""One thing that matched: a flag's Name, a value's Name and Value, or an instance's attributes."""
 Matched = dict[str, dict[str, list[Element]]]
 """What matched, by domain and feature: what templates see."""
 MATCHED = "rule.matched"
-
-
-class Known(msgspec.Struct):
-    """All that is known of a node, by feature."""
-
-    flags: dict[str, set[str]] = msgspec.field(default_factory=dict)
-    attributes: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
-    instances: dict[str, list[Element]] = msgspec.field(default_factory=dict)
-
-    def add(self, features: Features | None) -> None:
-        """Add what a NodeFeature says: a later value of a name is the valid one."""
-        if features is None:
-            return
-        for name, flags in (features.flags or {}).items():
-            self.flags.setdefault(name.lower(), set()).update(flags.elements or {})
-        for name, values in (features.attributes or {}).items():
-            self.attributes.setdefault(name.lower(), {}).update(values.elements or {})
-        for name, things in (features.instances or {}).items():
-            found = [dict(each.attributes or {}) for each in things.elements or []]
-            self.instances.setdefault(name.lower(), []).extend(found)
-
-    def lookup(self, reference: str) -> str | None:
-        """The value of `<domain>.<feature>.<element>`; None if there is none."""
-        parts = reference.split(".", 2)
-        if len(parts) < 3:
-            return None
-        return self.attributes.get(f"{parts[0]}.{parts[1]}".lower(), {}).get(parts[2])
 
 
 class Outcome(msgspec.Struct):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regular expressions of rules, as node-feature-discovery understands them (Go's RE2), in linear time.
+"""Regular expressions of rules, as node-feature-discovery has them (RE2), in linear time.
 
 Python's own matcher needs exponential time for patterns such as `(a+)+$`, and whoever may
 write a rule could hold up the master with one. So a pattern is parsed by the standard

@@ -142,26 +142,41 @@ class _Reader:
 
     def _base(self, depth: int) -> tree.Operand:
         token = self._take()
-        match token.kind:
-            case lexing.FIELD:
-                return tree.Chain(tree.Dot(), (token.value[1:],))
-            case lexing.VARIABLE:
-                return tree.Variable(token.value[1:])
-            case lexing.STRING:
-                return tree.Literal(token.value)
-            case lexing.NUMBER:
-                is_float = "." in token.value
-                return tree.Literal(float(token.value) if is_float else int(token.value, 0))
-            case lexing.WORD if token.value in _LITERALS:
-                return tree.Literal(_LITERALS[token.value])
-            case lexing.WORD if token.value in functions.KNOWN:
-                return tree.Function(token.value)
-            case lexing.SIGN if token.value == ".":
-                return tree.Dot()
-            case lexing.SIGN if token.value == "(":
-                return self._pipeline(")", depth=depth + 1)
-        known = ", ".join(sorted(functions.KNOWN))
-        raise TemplateError(
-            token.line,
-            f"{token.value or token.kind!r} is not known here; the functions are {known}",
-        )
+        if token.kind == lexing.SIGN and token.value == "(":
+            return self._pipeline(")", depth=depth + 1)
+        found = _simple(token)
+        if found is None:
+            known = ", ".join(sorted(functions.KNOWN))
+            raise TemplateError(
+                token.line,
+                f"{token.value or token.kind!r} is not known here; the functions are {known}",
+            )
+        return found
+
+
+def _simple(token: Token) -> tree.Operand | None:
+    """The operand that is one token; None if it is none."""
+    found: tree.Operand | None = None
+    match token.kind:
+        case lexing.FIELD:
+            found = tree.Chain(tree.Dot(), (token.value[1:],))
+        case lexing.VARIABLE:
+            found = tree.Variable(token.value[1:])
+        case lexing.STRING:
+            found = tree.Literal(token.value)
+        case lexing.NUMBER:
+            found = tree.Literal(_number(token.value))
+        case lexing.WORD if token.value in _LITERALS:
+            found = tree.Literal(_LITERALS[token.value])
+        case lexing.WORD if token.value in functions.KNOWN:
+            found = tree.Function(token.value)
+        case lexing.SIGN if token.value == ".":
+            found = tree.Dot()
+    return found
+
+
+def _number(text: str) -> int | float:
+    if "." in text:
+        return float(text)
+    is_decimal = "x" not in text.lower()
+    return int(text) if is_decimal else int(text, 16)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tree of a template on a value; `features.templates` calls it. Bounded in time and size."""
+"""Run the tree of a template on a value, in bounded time; `features.templates` calls it."""
 
 from __future__ import annotations
 
