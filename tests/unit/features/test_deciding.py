@@ -12,6 +12,7 @@ from gpudeck.api.nodefeatures import (
     Attributes,
     Features,
     NodeFeature,
+    NodeFeatureGroup,
     NodeFeatureRule,
     NodeFeatureSpec,
 )
@@ -116,8 +117,6 @@ def test_a_node_without_any_is_left_alone_after_the_start() -> None:
 
 
 def test_a_group_lists_its_nodes_or_says_what_is_wrong() -> None:
-    from gpudeck.api.nodefeatures import NodeFeatureGroup
-
     def group(op: str) -> NodeFeatureGroup:
         terms = [{"feature": "a.b", "matchExpressions": {"from": {"op": op}}}]
         rules = [{"name": "x", "matchFeatures": terms}]

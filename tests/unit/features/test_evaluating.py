@@ -86,7 +86,9 @@ def test_templates_see_what_matched_and_no_more() -> None:
         spec:
           rules:
           - name: gpu.deviceids
-            labelsTemplate: "{{ range .pci.device }}gpu.example.com/{{ .class }}-{{ .device }}=true\n{{ end }}"
+            labelsTemplate: |
+              {{ range .pci.device }}gpu.example.com/{{ .class }}-{{ .device }}=true
+              {{ end }}
             matchFeatures:
             - feature: pci.device
               matchExpressions:

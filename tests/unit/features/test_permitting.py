@@ -50,7 +50,7 @@ def test_a_label_is_permitted_by_its_name(name: str, policy: Policy, expected: b
 
 @pytest.mark.parametrize("value", ["x" * 64, "a b", "-a", "a/b", "{}"])
 def test_a_value_that_no_label_can_have_is_refused_by_name(value: str) -> None:
-    with pytest.raises(InvalidError, match="label example.com/x"):
+    with pytest.raises(InvalidError, match=r"label example\.com/x"):
         permitting.label("example.com/x", value, Policy())
 
 
@@ -84,5 +84,5 @@ def test_a_value_can_be_taken_from_what_was_found() -> None:
     known = Known(attributes={"local.feature": {"my.cards": "4"}})
     assert permitting.resolved("x", "@local.feature.my.cards", known) == "4"
     assert permitting.resolved("x", "plain", known) == "plain"
-    with pytest.raises(InvalidError, match="@local.feature.other"):
+    with pytest.raises(InvalidError, match=r"@local\.feature\.other"):
         permitting.resolved("x", "@local.feature.other", known)

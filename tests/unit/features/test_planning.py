@@ -29,7 +29,7 @@ def node(**annotations: str) -> Node:
                 "nvidia.com/gpu.count": "4",
                 "team": "blue",
                 "nvidia.com/mig.config": "all-disabled",
-            },  # fmt: skip
+            },
             annotations=found,
         )
     )
