@@ -25,8 +25,8 @@ _PLAIN = ("cpu.cstate", "cpu.model", "cpu.pstate", "cpu.security", "kernel.versi
 _HIDDEN_VALUES = frozenset({"sgx.epc", "tdx.total_keys", "sev.asids", "sev.encrypted_state_ids"})
 CPUID_HIDDEN = (
     "AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX",
-    "MMXEXT", "NX", "POPCNT", "RDRAND", "RDSEED", "RDTSCP", "SGX", "SGXLC", "SSE", "SSE2", "SSE3", "SSE4",
-    "SSE42", "SSSE3", "TDX_GUEST",
+    "MMXEXT", "NX", "POPCNT", "RDRAND", "RDSEED", "RDTSCP", "SGX", "SGXLC", "SSE", "SSE2", "SSE3",
+    "SSE4", "SSE42", "SSSE3", "TDX_GUEST",
 )  # fmt: skip
 
 

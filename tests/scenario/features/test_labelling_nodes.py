@@ -14,7 +14,7 @@ from tests.scenario.agent.bus import Host
 from tests.support import apiserver
 
 from gpudeck.api import labels, resources
-from gpudeck.features import collecting, master, worker
+from gpudeck.features import collecting, master, metrics, worker
 from gpudeck.features.settings import Settings
 
 NODE, NAMESPACE = "node-0", "gpudeck-system"
@@ -151,15 +151,23 @@ async def test_a_rule_gives_all_that_it_can_and_takes_it_back(story: Story) -> N
     assert story.node["status"]["capacity"] == {"cpu": "4"}
 
 
-async def test_no_label_goes_while_the_lists_are_not_complete(story: Story) -> None:
+@pytest.mark.parametrize("status", [503, 410, 500])
+async def test_no_label_goes_while_the_lists_are_not_complete(story: Story, status: int) -> None:
     story.feature(**{"gpu.count": "4"})
     async with story.run(master.Master):
         await story.server.until(lambda: story.labels.get("nvidia.com/gpu.count") == "4")
-    story.server.fail(3, 503, path="nodefeatures")
+    story.server.fail(2, status, path="nodefeatures")
+    before = len(story.server.seen)
+
+    def tries() -> int:
+        return len([each for each in story.server.seen[before:] if "/nodefeatures" in each.path])
+
     async with story.run(master.Master):
-        refused = [each for each in story.server.seen if "nodefeatures" in each.path]
-        await story.server.until(lambda: len(story.server.seen) > len(refused) + 3)
+        await story.server.until(lambda: tries() > 2)
+        await story.server.until(lambda: any("leases" in each.path for each in story.server.writes))
         assert story.labels["nvidia.com/gpu.count"] == "4"
+    held = [each.body for each in story.server.seen[before:] if each.path.endswith(f"nodes/{NODE}")]
+    assert held == []
 
 
 async def test_a_feature_that_is_written_anew_keeps_its_labels(story: Story) -> None:
@@ -245,15 +253,18 @@ async def test_a_bad_rule_is_said_on_the_rule_and_the_others_go_on(story: Story)
 
 async def test_a_quiet_world_is_not_written_to(story: Story) -> None:
     story.host.plug("0000:1b:00.0")
+
+    def looks() -> float:
+        return metrics.registry.get_sample_value("gpudeck_features_scan_seconds_count") or 0.0
+
+    def writes() -> int:
+        return len([each for each in story.server.writes if "lease" not in each.path])
+
     async with story.run(worker.Worker, master.Master, resync_seconds=0.05):
         await story.server.until(lambda: PCI in story.labels)
-        count = len([each for each in story.server.writes if "lease" not in each.path])
-        seen = len(story.server.seen)
-        for _ in range(10):
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.3)
-        now = len([each for each in story.server.writes if "lease" not in each.path])
-    assert (now, seen > 0) == (count, True)
+        before, count = looks(), writes()
+        await story.server.until(lambda: looks() > before + 5)
+        assert writes() == count
 
 
 async def test_a_group_lists_the_nodes_that_fit(story: Story) -> None:

@@ -54,6 +54,17 @@ VALUE = {
         ("{{ $.kernel.version }}", "[map[Name:major Value:6]]"),
         ('{{ ne "a" "b" }} {{ eq "a" "b" "a" }} {{ le 2 2 }} {{ ge 1 2 }}', "true true true false"),
         ("{{ range 3 }}{{ . }}{{ end }}", "012"),
+        ('{{ "GPU-x" | trimPrefix "GPU-" | upper }}', "X"),
+        (
+            '{{ replace " " "-" "a b c" }}|{{ trunc 3 "abcdef" }}|{{ trunc -2 "abc" }}',
+            "a-b-c|abc|bc",
+        ),
+        ('{{ default "d" "" }}|{{ default "d" "v" }}|{{ ternary "y" "n" true }}', "d|v|y"),
+        ("{{ add 1 2 3 }}|{{ sub 5 2 }}|{{ div 7 2 }}|{{ mod -7 2 }}|{{ mul 2 3 }}", "6|3|3|-1|6"),
+        ('{{ if contains "10d" "10de" }}y{{ end }}{{ if hasPrefix "x" "10de" }}n{{ end }}', "y"),
+        ('{{ join "," (splitList "." "1.2.3") }}|{{ first (splitList "." "1.2") }}', "1,2,3|1"),
+        ('{{ regexMatch "^03" "0302" }}|{{ list "b" "a" "b" | uniq | sortAlpha }}', "true|[a b]"),
+        ('{{ max 1 3 2 }}|{{ min 3 1 }}|{{ atoi "12" }}|{{ has "a" (list "a") }}', "3|1|12|true"),
     ],
 )
 def test_a_template_gives_what_go_would_give(text: str, expected: str) -> None:
@@ -79,6 +90,13 @@ def test_a_template_gives_what_go_would_give(text: str, expected: str) -> None:
         ('{{ printf "%99999999d" 1 }}', "wider than"),
         ("{{ # }}", "is not understood"),
         ("{{ lt 1 }}", "takes other values"),
+        ("{{ div 1 0 }}", "division by zero"),
+        ("{{ mul 4294967296 4294967296 }}", "more than 64 bits"),
+        ('{{ $s := "ab" }}{{ range 99 }}{{ $s = print $s $s }}{{ end }}', "more than 65536"),
+        ("{{ $l := list 1 }}{{ range 99 }}{{ $l = list $l $l }}{{ end }}", "does not take lists"),
+        ('{{ repeat 9999999 "x" }}', "more than 65536"),
+        ('{{ env "HOME" }}', "'env' is not known here"),
+        ('{{ regexMatch "(" "x" }}', "regexMatch: '(' is not valid"),
         ("{{ " + "(" * 100 + "1" + ")" * 100 + " }}", "levels"),
     ],
 )

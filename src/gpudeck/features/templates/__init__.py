@@ -5,12 +5,13 @@ Known: text, comments, trimming (`{{-`, `-}}`); fields (`.pci.device`), `$`, var
 (`:=`, `=`), string, number, `true`, `false` and `nil` literals, parentheses, pipelines;
 `if`, `else if`, `else`, `range` (with one or two variables, over lists, maps and numbers,
 with `else`), `with`, `break`, `continue`, `end`; the functions and, or, not, len, index,
-slice, eq, ne, lt, le, gt, ge, print, printf, println. A name that is not there is an error, as
-node-feature-discovery has it (missingkey=error). Not known, and refused by name: define,
-template, block, call, html, js, urlquery. A template may loop 10,000 times and write 64 KiB.
+slice, eq, ne, lt, le, gt, ge, print, printf, println, and of those that node-feature-discovery
+takes from Sprig the ones in `sprig`. A name that is not there is an error, as there
+(missingkey=error). Not known, and refused by name: define, template, block, call, html, js,
+urlquery and Sprig's others. A template may loop 10,000 times and write 64 KiB.
 
-`lexing` cuts the text, `parsing` makes the tree (`tree`), `running` runs it, `functions` are
-what it may call.
+`lexing` cuts the text, `parsing` makes the tree (`tree`), `running` runs it, `functions` and
+`sprig` are what it may call.
 """
 
 from __future__ import annotations

@@ -13,27 +13,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from gpudeck.features.templates import sprig
+from gpudeck.features.templates.values import is_true, shown
+
 _VERB = re.compile(r"%(?P<flags>[-+# 0]*)(?P<width>\d*)(?P<precision>\.\d+)?(?P<verb>[a-zA-Z%])")
 _TEXTUAL, _WHOLE, _REAL = "sqxXv", "dxXocv", "fgev"
 _WIDEST = 1024
-
-
-def is_true(value: Any) -> bool:
-    """Go's truth: not zero, not nil, not empty."""
-    return bool(value)
-
-
-def shown(value: Any) -> str:
-    """The text of a value as `%v` has it."""
-    if value is None:
-        return "<no value>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{shown(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(shown, value)) + "]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _len(value: Any) -> int:
@@ -165,6 +150,7 @@ def _verb(verb: str, value: Any, limit: int | None) -> str:
 
 
 CALLABLE: dict[str, Callable[..., Any]] = {
+    **sprig.CALLABLE,
     "not": lambda value: not is_true(value),
     "len": _len,
     "index": _index,

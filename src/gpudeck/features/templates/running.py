@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpudeck.features.templates import functions, tree
+from gpudeck.features.templates import functions, tree, values
 from gpudeck.features.templates.tree import TemplateError
 
 _ROUNDS = 10_000
@@ -43,7 +43,7 @@ class _Runner:
                 case tree.Action():
                     value = self._pipeline(node.pipeline, dot)
                     if not node.pipeline.variables:
-                        self._write(functions.shown(value), node.pipeline.line)
+                        self._write(values.shown(value), node.pipeline.line)
                 case tree.Leave():
                     raise _Break if node.kind == "break" else _Continue
                 case tree.Branch():
@@ -65,7 +65,7 @@ class _Runner:
             return
         value = self._pipeline(node.pipeline, dot)
         inner = value if node.kind == "with" else dot
-        if functions.is_true(value):
+        if values.is_true(value):
             self.walk(node.body, inner)
         else:
             self.walk(node.otherwise, dot)
@@ -94,8 +94,8 @@ class _Runner:
 
     def _loop_variables(self, pipeline: tree.Pipeline, key: Any, element: Any) -> None:
         names = pipeline.variables
-        values = (key, element) if len(names) == 2 else (element,)
-        for name, value in zip(names, values, strict=False):
+        given = (key, element) if len(names) == 2 else (element,)
+        for name, value in zip(names, given, strict=False):
             self._set(name, value, declares=pipeline.is_declaration, line=pipeline.line)
 
     def _set(self, name: str, value: Any, *, declares: bool, line: int) -> None:
@@ -128,13 +128,16 @@ class _Runner:
             return self._operand(first, dot, command.line)
         if first.name in ("and", "or"):
             return self._logic(first.name, command, dot, carried)
-        values = [self._operand(each, dot, command.line) for each in rest]
+        given = [self._operand(each, dot, command.line) for each in rest]
         try:
-            return functions.CALLABLE[first.name](*values, *carried)
+            result = functions.CALLABLE[first.name](*given, *carried)
         except (ValueError, TypeError) as error:
             wrong = f"{first.name} takes other values"
             message = str(error) if isinstance(error, ValueError) else wrong
             raise TemplateError(command.line, message) from error
+        if isinstance(result, str) and len(result) > _BYTES:
+            raise TemplateError(command.line, f"{first.name} makes more than {_BYTES} characters")
+        return result
 
     def _logic(self, name: str, command: tree.Command, dot: Any, carried: tuple[Any, ...]) -> Any:
         """The first value that settles it, else the last; later operands are not looked at."""
@@ -143,7 +146,7 @@ class _Runner:
         value: Any = None
         for operand in command.operands[1:]:
             value = self._operand(operand, dot, command.line)
-            if functions.is_true(value) is (name == "or"):
+            if values.is_true(value) is (name == "or"):
                 return value
         return carried[0] if carried else value
 
@@ -174,7 +177,7 @@ class _Runner:
 
 def _field(value: Any, name: str, line: int) -> Any:
     if not isinstance(value, dict):
-        raise TemplateError(line, f"{functions.shown(value)[:40]!r} has no field {name}")
+        raise TemplateError(line, f"{values.shown(value)[:40]!r} has no field {name}")
     if name not in value:
         known = ", ".join(sorted(value)[:10]) or "none"
         raise TemplateError(line, f"there is no {name}; the names are {known}")
@@ -189,4 +192,4 @@ def _elements(value: Any, line: int) -> Iterator[tuple[Any, Any]]:
     elif isinstance(value, int) and not isinstance(value, bool):
         yield from ((each, each) for each in range(value))
     elif value is not None:
-        raise TemplateError(line, f"range over {functions.shown(value)[:40]!r}")
+        raise TemplateError(line, f"range over {values.shown(value)[:40]!r}")
