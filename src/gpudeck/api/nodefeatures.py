@@ -175,7 +175,7 @@ class NodeFeatureGroupSpec(Wire):
 
 
 class GroupNode(Wire):
-    name: Annotated[str, doc("Name of the Node.")] = ""
+    name: Annotated[str, doc("Name of the Node.")]
 
 
 class NodeFeatureGroupStatus(Wire):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
 import gpudeck
@@ -19,9 +20,19 @@ from gpudeck import errors, logs
 from gpudeck.api import labels, names
 from gpudeck.api.core import Node, NodeSpec, NodeStatus
 from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference
-from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureGroup, NodeFeatureRule
+from gpudeck.api.nodefeatures import NodeFeatureGroup, NodeFeatureRule
 from gpudeck.api.resources import NODE, NODE_FEATURE, NODE_FEATURE_GROUP, NODE_FEATURE_RULE
-from gpudeck.features import deciding, grouping, metrics, planning, presence, settings
+from gpudeck.features import (
+    deciding,
+    grouping,
+    metrics,
+    packing,
+    planning,
+    presence,
+    settings,
+)
+from gpudeck.features.known import Known
+from gpudeck.features.packing import PackedFeature
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
 from gpudeck.kube import reviewing, serving
@@ -44,7 +55,7 @@ class Master:
         self._namespace = given.namespace or api.namespace
         self._policy = settings.policy(given)
         self._nodes = Cache(api, NODE, Node, keep=_trimmed)
-        self._features = Cache(api, NODE_FEATURE, NodeFeature, keep=self._counting)
+        self._features = Cache(api, NODE_FEATURE, PackedFeature, keep=self._counting)
         self._rules = Cache(api, NODE_FEATURE_RULE, NodeFeatureRule)
         self._groups = Cache(api, NODE_FEATURE_GROUP, NodeFeatureGroup)
         self._present = presence.Presence(given.absent_seconds)
@@ -120,23 +131,24 @@ class Master:
         for key in self._groups.objects:
             self._group_queue.add(key)
 
-    def _counting(self, found: NodeFeature) -> NodeFeature | None:
+    def _counting(self, found: PackedFeature) -> PackedFeature | None:
         allowed = self._settings.feature_namespaces
-        counts = not allowed or found.metadata.namespace in allowed
-        return found if counts and presence.node_of(found) else None
+        if allowed and found.metadata.namespace not in allowed:
+            return None
+        return packing.pack(found)
 
     def _node_changed(self, change: Change[Node]) -> None:
         label = names.node_label(change.key)
         if change.new is None:
             self._names.pop(label, None)
-            self._told.pop(change.key, None)
+            metrics.refused.dec(len(self._told.pop(change.key, ())))
             return
         self._names[label] = change.key
         self._queue.add(change.key)
         if change.old is None:
             self._add_groups()
 
-    def _feature_changed(self, change: Change[NodeFeature]) -> None:
+    def _feature_changed(self, change: Change[PackedFeature]) -> None:
         now = asyncio.get_running_loop().time()
         for label in self._present.change(change.key, change.old, change.new, now):
             if label in self._names:
@@ -161,9 +173,10 @@ class Master:
         if node is None:
             return None
         now = asyncio.get_running_loop().time()
-        features, again = self._present.of(names.node_label(name), now)
-        if not features and planning.is_marked(node) and (left := self._present.patience(now)):
+        held, again = self._present.of(names.node_label(name), now)
+        if not held and planning.is_marked(node) and (left := self._present.patience(now)):
             return left
+        features = map(packing.unpack, held)
         wanted = deciding.wanted(features, self._named, self._namespace, self._policy)
         self._report(node, wanted)
         plan = planning.plan(node, wanted, gpudeck.__version__)
@@ -206,7 +219,6 @@ class Master:
     def _report(self, node: Node, wanted: deciding.Wanted) -> None:
         """Say what is not written, once: on the rule if one is to blame, else on the node."""
         name = node.metadata.name
-        metrics.refused.labels(name).set(len(wanted.refused))
         told = self._told.get(name, frozenset())
         for each in wanted.refused:
             if each.message in told:
@@ -219,6 +231,7 @@ class Master:
                 warning=True,
             )
         self._told[name] = frozenset(each.message for each in wanted.refused)
+        metrics.refused.inc(len(self._told[name]) - len(told))
 
     def _blamed(self, node: Node, origin: str) -> ObjectReference:
         rule = self._rules.objects.get(origin)
@@ -237,40 +250,44 @@ class Master:
         group = self._groups.objects.get(key)
         if group is None:
             return
-        now = asyncio.get_running_loop().time()
-        known = {
-            name: deciding.known(self._present.of(names.node_label(name), now)[0])
-            for name in self._nodes.objects
-        }
-        status, fault = grouping.status(group, known)
-        if fault:
-            self._recorder.record(
-                ObjectReference(
-                    api_version=NODE_FEATURE_GROUP.api_version,
-                    kind=NODE_FEATURE_GROUP.kind,
-                    name=group.metadata.name,
-                    namespace=group.metadata.namespace,
-                    uid=group.metadata.uid,
-                ),
-                reason="FeatureRefused",
-                message=fault,
-                warning=True,
+        try:
+            status = grouping.status([name async for name in self._members(group)])
+        except errors.InvalidError as error:
+            about = ObjectReference(
+                api_version=NODE_FEATURE_GROUP.api_version,
+                kind=NODE_FEATURE_GROUP.kind,
+                name=group.metadata.name,
+                namespace=group.metadata.namespace,
+                uid=group.metadata.uid,
             )
-        if status is None or status == group.status:
+            self._recorder.record(
+                about, reason="FeatureRefused", message=error.message, warning=True
+            )
             return
-        body = NodeFeatureGroup(
-            metadata=ObjectMeta(name=group.metadata.name, namespace=group.metadata.namespace),
-            status=status,
-        )
+        if status == group.status:
+            return
+        meta = ObjectMeta(name=group.metadata.name, namespace=group.metadata.namespace)
         with contextlib.suppress(errors.NotFoundError):
             await self._api.apply(
                 NODE_FEATURE_GROUP,
-                body,
+                NodeFeatureGroup(metadata=meta, status=status),
                 Meta,
                 manager=labels.MANAGER_FEATURES_MASTER,
                 subresource="status",
             )
             metrics.writes.labels("group").inc()
+
+    async def _members(self, group: NodeFeatureGroup) -> AsyncIterator[str]:
+        """The group's nodes; other tasks get a turn after each one."""
+        for name in list(self._nodes.objects):
+            await asyncio.sleep(0)
+            if grouping.is_member(group, self._known(name)):
+                yield name
+
+    def _known(self, name: str) -> Known:
+        now = asyncio.get_running_loop().time()
+        held, _ = self._present.of(names.node_label(name), now)
+        return deciding.known(map(packing.unpack, held))
 
 
 def _trimmed(node: Node) -> Node:

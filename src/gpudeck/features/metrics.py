@@ -27,8 +27,7 @@ leading = Gauge(
 )
 refused = Gauge(
     "gpudeck_features_refused",
-    "Labels and the like that were not written, by node.",
-    ["node"],
+    "Labels and the like that rules give nodes and that are not written.",
     registry=registry,
 )
 writes = Counter(

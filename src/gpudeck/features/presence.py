@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from gpudeck.api import labels
-from gpudeck.api.nodefeatures import NodeFeature
+from gpudeck.features.packing import PackedFeature, node_of
 
 
 class _Held(msgspec.Struct):
-    feature: NodeFeature
+    feature: PackedFeature
     until: float | None = None
     """When one that is gone ceases to count; None while it is there."""
-
-
-def node_of(feature: NodeFeature) -> str:
-    """What its label says of its node's name; empty if there is no such label."""
-    return (feature.metadata.labels or {}).get(labels.FEATURES_NODE, "")
 
 
 class Presence:
@@ -41,7 +35,7 @@ class Presence:
         return left if left > 0 else None
 
     def change(
-        self, key: str, old: NodeFeature | None, new: NodeFeature | None, now: float
+        self, key: str, old: PackedFeature | None, new: PackedFeature | None, now: float
     ) -> set[str]:
         """Take a change and return the nodes it touches."""
         touched = set()
@@ -57,7 +51,7 @@ class Presence:
             self._of.setdefault(node_of(new), {})[key] = _Held(new)
         return touched
 
-    def of(self, node: str, now: float) -> tuple[list[NodeFeature], float | None]:
+    def of(self, node: str, now: float) -> tuple[list[PackedFeature], float | None]:
         """The NodeFeatures that count for a node, and after how many seconds to ask again."""
         held = self._of.get(node, {})
         for key in [key for key, each in held.items() if each.until and each.until <= now]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.nodefeatures import (
@@ -16,7 +17,8 @@ from gpudeck.api.nodefeatures import (
     NodeFeatureRule,
     NodeFeatureSpec,
 )
-from gpudeck.features import deciding, grouping, presence
+from gpudeck.errors import InvalidError
+from gpudeck.features import deciding, grouping, packing, presence
 from gpudeck.features.known import Known
 from gpudeck.features.permitting import Policy
 
@@ -86,10 +88,31 @@ def test_taints_wait_for_the_administrator() -> None:
     assert wanted([feature("a")], rule("r", {"name": "x", "taints": [taint]})).taints == []
 
 
+def packed(name: str, namespace: str = OWN, **labels: str) -> packing.PackedFeature:
+    """A NodeFeature as it comes from the API server, packed."""
+    given = msgspec.json.encode(feature(name, namespace, **labels))
+    found = packing.pack(msgspec.json.decode(given, type=packing.PackedFeature))
+    assert found is not None
+    return found
+
+
+def test_a_feature_is_the_same_after_packing() -> None:
+    assert packing.unpack(packed("a", x="1")) == feature("a", x="1")
+
+
+def test_a_feature_without_a_node_or_a_readable_spec_is_left_out() -> None:
+    for text in (
+        b'{"metadata":{"name":"a","namespace":"b"},"spec":{}}',
+        b'{"metadata":{"name":"a","namespace":"b","labels":'
+        b'{"nfd.node.kubernetes.io/node-name":"n"}},"spec":{"labels":[1]}}',
+    ):
+        assert packing.pack(msgspec.json.decode(text, type=packing.PackedFeature)) is None
+
+
 def test_a_feature_that_is_gone_counts_for_a_while() -> None:
     held = presence.Presence(30)
     held.begin(0)
-    one, two = feature("a"), feature("b", "other")
+    one, two = packed("a"), packed("b", "other")
     held.change("own/a", None, one, 0)
     held.change("other/b", None, two, 0)
     held.change("own/a", one, None, 100)
@@ -101,10 +124,10 @@ def test_a_feature_that_is_gone_counts_for_a_while() -> None:
 
 def test_a_feature_that_returns_in_time_counts_on() -> None:
     held = presence.Presence(30)
-    one = feature("a", x="1")
+    one = packed("a", x="1")
     held.change("own/a", None, one, 0)
     held.change("own/a", one, None, 100)
-    new = feature("a", x="2")
+    new = packed("a", x="2")
     held.change("own/a", None, new, 120)
     assert held.of("n", 500) == ([new], None)
 
@@ -124,9 +147,9 @@ def test_a_group_lists_its_nodes_or_says_what_is_wrong() -> None:
             {"metadata": {"name": "g"}, "spec": {"featureGroupRules": rules}}, NodeFeatureGroup
         )
 
-    nodes = {"n1": Known(attributes={"a.b": {"from": "x"}}), "n2": Known()}
-    status, fault = grouping.status(group("Exists"), nodes)
-    assert status is not None
-    assert [each.name for each in status.nodes or ()] == ["n1"]
-    assert fault == ""
-    assert grouping.status(group("Near"), nodes)[0] is None
+    known = Known(attributes={"a.b": {"from": "x"}})
+    assert grouping.is_member(group("Exists"), known)
+    assert not grouping.is_member(group("Exists"), Known())
+    with pytest.raises(InvalidError, match=r"spec\.featureGroupRules\[0\]"):
+        grouping.is_member(group("Near"), known)
+    assert [each.name for each in grouping.status(["b", "a"]).nodes or ()] == ["a", "b"]
