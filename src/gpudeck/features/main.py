@@ -3,28 +3,33 @@
 
 from __future__ import annotations
 
+import importlib
+
 from gpudeck.errors import GpudeckError, InvalidError
-from gpudeck.features import collecting, master, settings, worker
+from gpudeck.features import settings
 from gpudeck.features.rules import patterns
 from gpudeck.features.settings import Settings
-from gpudeck.features.sources import reading
 from gpudeck.kube.client import Client
+
+_PARTS = {
+    "worker": ("worker", "Worker"),
+    "master": ("master", "Master"),
+    "gc": ("collecting", "Collector"),
+}
+"""Module and class of each role: a role does not load the others."""
 
 
 async def run(given: Settings) -> None:
     """Run until cancelled. Raises GpudeckError for settings that cannot work."""
     _check(given)
+    module, part = _PARTS[given.role]
+    role = importlib.import_module(f"gpudeck.features.{module}")
     if given.print_only:
-        worker.show(given)
+        role.show(given)
         return
     try:
         async with await Client.connect(given.kubeconfig) as api:
-            if given.role == "worker":
-                await worker.Worker(given, api).run()
-            elif given.role == "master":
-                await master.Master(given, api).run()
-            else:
-                await collecting.Collector(given, api).run()
+            await getattr(role, part)(given, api).run()
     except* GpudeckError as group:
         raise _first(group) from group
 
@@ -37,11 +42,13 @@ def _first(group: BaseExceptionGroup[GpudeckError]) -> GpudeckError:
 def _check(given: Settings) -> None:
     if given.role not in settings.ROLES:
         _refuse("ROLE", given.role, " or ".join(settings.ROLES))
+    if given.print_only and given.role != "worker":
+        _refuse("--print-only", "true", "false, but for the worker")
     if given.role == "worker" and not given.node_name:
         _refuse("--node-name", given.node_name, "the name of this process's Node")
     for name in given.sources:
-        if name not in reading.SOURCES:
-            _refuse("--sources", name, ", ".join(reading.SOURCES))
+        if name not in settings.SOURCES:
+            _refuse("--sources", name, ", ".join(settings.SOURCES))
     if given.label_whitelist:
         patterns.compiled(given.label_whitelist, "--label-whitelist")
 

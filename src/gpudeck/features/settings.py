@@ -10,7 +10,7 @@ from gpudeck.features.permitting import Policy
 from gpudeck.settings import NodeSettings, setting
 
 ROLES = ("worker", "master", "gc")
-_SOURCES = ("cpu", "kernel", "local", "memory", "network", "pci", "storage", "system", "usb")
+SOURCES = ("cpu", "kernel", "local", "memory", "network", "pci", "storage", "system", "usb")
 _DEFAULT = labelling.Choices()
 
 
@@ -28,7 +28,7 @@ class Settings(NodeSettings):
     poll_seconds: float = setting(
         1.0, "Worker: time between two looks at features.d, and at the bus without kernel events."
     )
-    sources: tuple[str, ...] = setting(_SOURCES, "Worker: sources that are read.")
+    sources: tuple[str, ...] = setting(SOURCES, "Worker: sources that are read.")
     pci_classes: tuple[str, ...] = setting(
         _DEFAULT.pci_classes, "Worker: beginnings of PCI classes that get a label."
     )

@@ -82,6 +82,7 @@ class Worker:
         self._wanted = asyncio.Event()
         self._last: reading.Reading | None = None
         self._body: NodeFeature | None = None
+        self._answer: tuple[NodeFeatureSpec, NodeFeatureSpec] | None = None
         self._told: tuple[str, ...] = ()
         self._began: float | None = None
 
@@ -192,15 +193,29 @@ class Worker:
             ),
         )
         held = self._written.objects.get(f"{self._namespace}/{self._settings.node_name}")
-        if held is not None and _is_right(held, body):
+        if held is not None and self._is_right(held, body):
             return
         try:
-            await self._api.apply(NODE_FEATURE, body, Meta, manager=labels.MANAGER_FEATURES_WORKER)
+            answer = await self._api.apply(
+                NODE_FEATURE, body, NodeFeature, manager=labels.MANAGER_FEATURES_WORKER
+            )
         except (errors.ForbiddenError, errors.NotFoundError) as error:
             # Rights and the kind itself may come later, and no other event would call again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
+        self._answer = (body.spec, answer.spec)
         metrics.writes.labels("nodefeature").inc()
         _log.info("Wrote the features of the node", labels=len(body.spec.labels or ()))
+
+    def _is_right(self, held: NodeFeature, wanted: NodeFeature) -> bool:
+        """Whether what was asked for is there, also if the API server spells it otherwise."""
+        is_asked = held.spec == wanted.spec or (wanted.spec, held.spec) == self._answer
+        mine, theirs = wanted.metadata, held.metadata
+        return (
+            is_asked
+            and (mine.labels or {}).items() <= (theirs.labels or {}).items()
+            and (mine.annotations or {}).items() <= (theirs.annotations or {}).items()
+            and (theirs.owner_references or []) == mine.owner_references
+        )
 
 
 def _identity(node: Meta) -> Meta:
@@ -210,16 +225,6 @@ def _identity(node: Meta) -> Meta:
 def _owner(node: Meta) -> OwnerReference:
     return OwnerReference(
         api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid or ""
-    )
-
-
-def _is_right(held: NodeFeature, wanted: NodeFeature) -> bool:
-    mine, theirs = wanted.metadata, held.metadata
-    return (
-        held.spec == wanted.spec
-        and (mine.labels or {}).items() <= (theirs.labels or {}).items()
-        and (mine.annotations or {}).items() <= (theirs.annotations or {}).items()
-        and (theirs.owner_references or []) == mine.owner_references
     )
 
 
