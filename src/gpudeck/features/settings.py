@@ -10,7 +10,18 @@ from gpudeck.features.permitting import Policy
 from gpudeck.settings import NodeSettings, setting
 
 ROLES = ("worker", "master", "gc")
-SOURCES = ("cpu", "kernel", "local", "memory", "network", "pci", "storage", "system", "usb")
+SOURCES = (
+    "cpu",
+    "custom",
+    "kernel",
+    "local",
+    "memory",
+    "network",
+    "pci",
+    "storage",
+    "system",
+    "usb",
+)
 _DEFAULT = labelling.Choices()
 
 

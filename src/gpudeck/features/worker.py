@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker: reads its host and keeps one NodeFeature, by server-side apply.
 
-It looks when a PCI device comes or goes, when a file in features.d changes, and every minute,
-in a thread; the latest look is written as soon as the API server is there. The NodeFeature is
-owned by the Node, not by this pod: it outlives a restart of the worker and goes with the
-node. A source that cannot be read keeps what it gave before, so a sick file drops no label.
+It looks when a PCI device comes or goes, when a file in features.d or custom.d changes, and
+every minute, in a thread; the latest look is written as soon as the API server is there. The
+NodeFeature is owned by the Node, not by this pod: it outlives a restart of the worker and goes
+with the node. A source that cannot be read keeps what it gave before, so a sick file drops no label.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureSpec
 from gpudeck.api.resources import NODE, NODE_FEATURE
 from gpudeck.features import labelling, metrics, settings
 from gpudeck.features.settings import Settings
-from gpudeck.features.sources import local, reading
+from gpudeck.features.sources import custom, local, reading
 from gpudeck.host import certificates, pci, uevents
 from gpudeck.host.root import Root
 from gpudeck.kube import reviewing, serving
@@ -44,6 +44,7 @@ def describe(
     """Return what the NodeFeature should say. Pure."""
     known = reading.keep_failed(found, before)
     known.attributes["system.name"] = {"nodename": given.node_name}
+    own = {labelling.full_name(name): value for name, value in found.labels.items()}
     return NodeFeature(
         metadata=ObjectMeta(
             name=given.node_name,
@@ -51,7 +52,8 @@ def describe(
             annotations={labels.FEATURES_WORKER_VERSION: gpudeck.__version__},
         ),
         spec=NodeFeatureSpec(
-            features=known.wire(), labels=labelling.labels(known, settings.choices(given))
+            features=known.wire(),
+            labels={**labelling.labels(known, settings.choices(given)), **own},
         ),
     )
 
@@ -229,8 +231,9 @@ def _owner(node: Meta) -> OwnerReference:
 
 
 def _stamps(root: Root) -> dict[str, tuple[int, int, int] | None]:
-    try:
-        found = root.list(local.FOLDER)
-        return {name: root.stamp(f"{local.FOLDER}/{name}") for name in found}
-    except errors.GpudeckError:
-        return {}
+    found: dict[str, tuple[int, int, int] | None] = {}
+    for folder in (local.FOLDER, custom.FOLDER):
+        with contextlib.suppress(errors.GpudeckError):
+            names = root.list(folder)
+            found.update({f"{folder}/{name}": root.stamp(f"{folder}/{name}") for name in names})
+    return found

@@ -47,4 +47,4 @@ async def test_a_worker_prints_what_it_would_write(
 
 
 def test_every_source_that_can_be_chosen_is_there() -> None:
-    assert sorted(settings.SOURCES) == sorted(reading.SOURCES)
+    assert sorted(settings.SOURCES) == sorted([*reading.SOURCES, "custom"])

@@ -277,6 +277,35 @@ def test_hidden_and_large_files_are_passed_over(tree: Tree) -> None:
     assert known.attributes["local.label"] == {"c": "2", "d": "1"}
 
 
+def test_rules_of_the_node_itself_give_labels(tree: Tree) -> None:
+    folder = "etc/kubernetes/node-feature-discovery/custom.d"
+    tree.write("etc/os-release", "ID=ubuntu\n")
+    tree.write(
+        f"{folder}/mounted/rules.yaml",
+        """
+        - name: ubuntu
+          labels: {mine: "true"}
+          matchFeatures:
+          - {feature: system.osrelease, matchExpressions: {ID: {op: In, value: [ubuntu]}}}
+        - name: bad
+          labels: {lost: "true"}
+          matchFeatures:
+          - {feature: system.osrelease, matchExpressions: {ID: {op: Near}}}
+        """,
+    )
+    tree.write(f"{folder}/broken", "a: [")
+    tree.write(f"{folder}/other", "name: no list")
+    found = reading.read(tree.root, {"system", "custom"})
+    assert found.labels == {"mine": "true"}
+    assert "rule.matched" not in found.known.attributes
+    assert [each.split(": ")[1].rpartition("/")[2] for each in found.left_out] == [
+        "broken",
+        "other",
+        "rules.yaml",
+    ]
+    assert "[1].matchFeatures[0].matchExpressions[ID].op" in found.left_out[2]
+
+
 def test_a_host_without_anything_gives_nothing_and_says_what_is_missing(tree: Tree) -> None:
     found = reading.read(tree.root, set(reading.SOURCES))
     assert set(found.failed) == {"cpu", "kernel", "pci"}

@@ -12,6 +12,7 @@ from gpudeck import errors
 from gpudeck.features.known import Known
 from gpudeck.features.sources import (
     cpu,
+    custom,
     kernel,
     local,
     memory,
@@ -45,6 +46,8 @@ class Reading(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     """Sources that gave nothing: what they gave before still holds."""
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """What rules of the node itself give it."""
 
 
 def read(root: Root, names: Collection[str]) -> Reading:
@@ -64,7 +67,11 @@ def read(root: Root, names: Collection[str]) -> Reading:
         known.flags.update(found.flags)
         known.attributes.update(found.attributes)
         known.instances.update(found.instances)
-    return Reading(known, tuple(left_out), tuple(failed))
+    labels: dict[str, str] = {}
+    if "custom" in names:
+        labels, refused = custom.labels(root, known)
+        left_out += [f"custom: {each}" for each in refused]
+    return Reading(known, tuple(left_out), tuple(failed), labels)
 
 
 def keep_failed(now: Reading, before: Reading | None) -> Known:
