@@ -69,12 +69,21 @@ def wanted(
     found = known(in_order)
     given = _own_labels(in_order, own_namespace, policy)
     outcome, refused = evaluating.evaluate(rules, found)
-    labels = {**given, **{labelling.full_name(k): v for k, v in outcome.labels.items()}}
+    by_rules = {labelling.full_name(name): value for name, value in outcome.labels.items()}
+    outcome.origins.update(
+        {labelling.full_name(name): origin for name, origin in outcome.origins.items()}
+    )
     result = Wanted(refused=list(refused))
-    report = result.refused.append
+
+    def report(name: str, message: str) -> None:
+        result.refused.append(Refusal(outcome.origins.get(name, ""), message))
+
     if policy.has_labels:
         result.labels = _permitted(
-            labels, found, lambda name, value: permitting.label(name, value, policy), report
+            {**given, **by_rules},
+            found,
+            lambda name, value: permitting.label(name, value, policy),
+            report,
         )
     if policy.has_annotations:
         result.annotations = _permitted(
@@ -108,7 +117,7 @@ def _permitted(
     values: dict[str, str],
     found: Known,
     check: Callable[[str, str], None],
-    report: Callable[[Refusal], None],
+    report: Callable[[str, str], None],
     *,
     resolves: bool = True,
 ) -> dict[str, str]:
@@ -119,19 +128,19 @@ def _permitted(
             text = permitting.resolved(full, value, found) if resolves else value
             check(full, text)
         except InvalidError as error:
-            report(Refusal("", error.message))
+            report(full, error.message)
             continue
         kept[full] = text
     return kept
 
 
-def _taints(taints: Iterable[Taint], report: Callable[[Refusal], None]) -> list[Taint]:
+def _taints(taints: Iterable[Taint], report: Callable[[str, str], None]) -> list[Taint]:
     kept: dict[tuple[str, str], Taint] = {}
     for each in taints:
         try:
             permitting.taint(each)
         except InvalidError as error:
-            report(Refusal("", error.message))
+            report(each.key, error.message)
             continue
         kept[each.key, each.effect] = each
     return [kept[key] for key in sorted(kept)]

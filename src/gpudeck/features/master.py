@@ -43,6 +43,8 @@ from gpudeck.kube.queueing import Queue
 from gpudeck.kube.recording import Recorder
 from gpudeck.kube.watching import Change
 
+REPEAT_SECONDS = 1.0
+"""Shortest time between two equal writes, lest one who also keeps a label gets a storm."""
 _log = logs.get(__name__)
 
 
@@ -63,6 +65,7 @@ class Master:
         self._names: dict[str, str] = {}
         """Names of Nodes by what a label says of them, which may be shorter."""
         self._told: dict[str, frozenset[str]] = {}
+        self._written: dict[str, tuple[float, planning.Plan]] = {}
         self._queue = Queue("nodes")
         self._group_queue = Queue("groups")
         identity = given.identity or socket.gethostname()
@@ -142,6 +145,7 @@ class Master:
         if change.new is None:
             self._names.pop(label, None)
             metrics.refused.dec(len(self._told.pop(change.key, ())))
+            self._written.pop(change.key, None)
             return
         self._names[label] = change.key
         self._queue.add(change.key)
@@ -180,6 +184,12 @@ class Master:
         wanted = deciding.wanted(features, self._named, self._namespace, self._policy)
         self._report(node, wanted)
         plan = planning.plan(node, wanted, gpudeck.__version__)
+        if plan == planning.Plan():
+            return again
+        before, last = self._written.get(name, (0.0, None))
+        if last == plan and now - before < REPEAT_SECONDS:
+            return before + REPEAT_SECONDS - now
+        self._written[name] = (now, plan)
         if plan.needs_version:
             # The list of taints is replaced whole, so it must be made of the newest.
             node = await self._api.get(NODE, name, Node)

@@ -22,6 +22,8 @@ ANNOTATION_BYTES = 1024
 _RESERVED = "kubernetes.io"
 _LABEL_OWN = (labels.FEATURE_NAMESPACE, labels.PROFILE_NAMESPACE)
 _OWN = (labels.FEATURE_NAMESPACE,)
+_KEPT_BY_OTHERS = frozenset({labels.VENDOR})
+"""Labels of a Node that another process of gpudeck keeps: two writers would never agree."""
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -49,6 +51,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 def label(name: str, value: str, policy: Policy) -> None:
     """Return if the label may be written. InvalidError says why not."""
     namespace, base = _qualified(name, "label")
+    if name in _KEPT_BY_OTHERS:
+        _refuse(f"label {name}", value, "another name; gpu-node-agent keeps this one")
     if not _may_label(namespace, policy):
         _refuse(f"label {name}", value, "another namespace, or the setting --extra-namespaces")
     if policy.whitelist and not patterns.compiled(policy.whitelist, "--label-whitelist").search(

@@ -4,7 +4,7 @@
 It looks when a PCI device comes or goes, when a file in features.d or custom.d changes, and
 every minute, in a thread; the latest look is written as soon as the API server is there. The
 NodeFeature is owned by the Node, not by this pod: it outlives a restart of the worker and goes
-with the node. A source that cannot be read keeps what it gave before, so a sick file drops no label.
+with the node. A source that cannot be read keeps what it gave before: a sick file drops no label.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,37 @@ async def test_a_rule_gives_all_that_it_can_and_takes_it_back(story: Story) -> N
     assert "example.com/note" not in story.node["metadata"]["annotations"]
     assert story.node["spec"]["taints"] == [foreign]
     assert story.node["status"]["capacity"] == {"cpu": "4"}
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 3, 4])
+async def test_a_master_that_is_killed_between_two_writes_leaves_nothing_behind(
+    story: Story, killed_at: int
+) -> None:
+    """Each life of the master ends at its n-th write to the Node; the last one may go on."""
+    story.host.plug("0000:1b:00.0")
+
+    def writes() -> int:
+        return len([each for each in story.server.writes if f"/nodes/{NODE}" in each.path])
+
+    async def lives(done: Callable[[], bool]) -> None:
+        for _ in range(2):
+            before = writes()
+            async with story.run(master.Master, enable_taints=True):
+                await story.server.until(lambda: done() or writes() >= before + killed_at)  # noqa: B023
+        async with story.run(master.Master, enable_taints=True):
+            await story.server.until(done)
+
+    async with story.run(worker.Worker):
+        story.server.put(resources.NODE_FEATURE_RULE, RULE)
+        await lives(lambda: "example.com/cards" in story.node["status"]["capacity"])
+        assert story.labels["example.com/gpu"] == "true"
+        story.server.remove(resources.NODE_FEATURE_RULE, "gpus")
+        notes = [labels.FEATURES_RESOURCES, labels.FEATURES_TAINTS, labels.FEATURES_ANNOTATIONS]
+        await lives(lambda: not {*notes} & {*story.node["metadata"]["annotations"]})
+    assert "example.com/gpu" not in story.labels
+    assert "example.com/note" not in story.node["metadata"]["annotations"]
+    assert story.node["status"]["capacity"] == {"cpu": "4"}
+    assert not story.node.get("spec", {}).get("taints")
 
 
 @pytest.mark.parametrize("status", [503, 410, 500])

@@ -78,9 +78,9 @@ def test_what_is_refused_takes_nothing_else_along() -> None:
     )  # fmt: skip
     assert found.labels == {"feature.node.kubernetes.io/good": "1"}
     assert [each.key for each in found.taints] == ["example.com/t"]
-    said = " ".join(each.message for each in found.refused)
-    assert "kubernetes.io/role" in said
-    assert "example.com/v" in said
+    said = {each.origin: each.message for each in found.refused}
+    assert "kubernetes.io/role" in said[""]
+    assert "example.com/v" in said["r"]
 
 
 def test_taints_wait_for_the_administrator() -> None:

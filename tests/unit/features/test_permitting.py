@@ -34,6 +34,8 @@ from gpudeck.features.permitting import Policy
         ("feature.node.kubernetes.io/x", Policy(denied_namespaces=("*",)), True),
         ("example.com/gpu.count", Policy(whitelist="^gpu"), True),
         ("example.com/cpu.count", Policy(whitelist="^gpu"), False),
+        ("gpu.deckhouse.io/present", Policy(), True),
+        ("gpu.deckhouse.io/vendor", Policy(), False),
         ("unprefixed", Policy(), False),
         ("example.com/-x", Policy(), False),
         ("Example.com/x", Policy(), False),

@@ -33,9 +33,13 @@ class Outcome(msgspec.Struct):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     taints: list[Taint] = msgspec.field(default_factory=list)
     extended_resources: dict[str, str] = msgspec.field(default_factory=dict)
+    origins: dict[str, str] = msgspec.field(default_factory=dict)
+    """Whose each name is: that of the object with the last rule that gives it."""
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: Outcome, origin: str) -> None:
         """Add what a later rule gives; of two values the later is valid."""
+        names = (*other.labels, *other.annotations, *other.extended_resources)
+        self.origins.update(dict.fromkeys((*names, *(each.key for each in other.taints)), origin))
         self.is_match = self.is_match or other.is_match
         self.labels.update(other.labels)
         self.vars.update(other.vars)
@@ -70,7 +74,7 @@ def evaluate(rules: Iterable[Named], known: Known) -> tuple[Outcome, list[Refusa
         except InvalidError as error:
             refused.append(Refusal(each.origin, f"rule {each.rule.name!r}: {error.message}"))
             continue
-        total.add(outcome)
+        total.add(outcome, each.origin)
         earlier.update(outcome.labels)
         earlier.update(outcome.vars)
     return total, refused
