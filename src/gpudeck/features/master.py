@@ -3,8 +3,8 @@
 
 Nothing is decided before the lists of Nodes, NodeFeatures and rules have been read to their
 ends: an unfilled cache is not "no features". A NodeFeature that is deleted counts on for
-`absent_seconds`, because its writer may only be restarting; and a Node that says it has labels
-from features but for which none is there is left alone for as long after the start.
+`absent_seconds`, because its writer may only be restarting; and for as long after the start of
+the master nothing is removed from a Node, since that writer may have been restarting then.
 """
 
 from __future__ import annotations
@@ -178,11 +178,13 @@ class Master:
             return None
         now = asyncio.get_running_loop().time()
         held, again = self._present.of(names.node_label(name), now)
-        if not held and planning.is_marked(node) and (left := self._present.patience(now)):
-            return left
         features = map(packing.unpack, held)
         wanted = deciding.wanted(features, self._named, self._namespace, self._policy)
         self._report(node, wanted)
+        left = self._present.patience(now)
+        if left is not None:
+            wanted = planning.patient(node, wanted)
+            again = left if again is None else min(left, again)
         plan = planning.plan(node, wanted, gpudeck.__version__)
         if plan == planning.Plan():
             return again

@@ -75,16 +75,41 @@ def plan(node: Node, wanted: Wanted, version: str) -> Plan:
     )
 
 
-def is_marked(node: Node) -> bool:
-    """Whether the Node says that it has something from features."""
-    found = node.metadata.annotations or {}
-    names = (
-        labels.FEATURES_LABELS,
-        labels.FEATURES_ANNOTATIONS,
-        labels.FEATURES_TAINTS,
-        labels.FEATURES_RESOURCES,
+def patient(node: Node, wanted: Wanted) -> Wanted:
+    """The same, with all that the Node has from features already: nothing of it is removed."""
+    before = node.metadata.annotations or {}
+    capacity = (node.status.capacity if node.status else None) or {}
+    taints = _owned_taints(node, before)
+    keys = {(each.key, each.effect) for each in wanted.taints}
+    return Wanted(
+        labels={
+            **_held(node.metadata.labels or {}, _owned(before, labels.FEATURES_LABELS)),
+            **wanted.labels,
+        },
+        annotations={
+            **_held(before, _owned(before, labels.FEATURES_ANNOTATIONS)),
+            **wanted.annotations,
+        },
+        taints=[
+            *(each for each in taints if (each.key, each.effect) not in keys),
+            *wanted.taints,
+        ],
+        extended_resources={
+            **_held(capacity, _owned(before, labels.FEATURES_RESOURCES)),
+            **wanted.extended_resources,
+        },
+        refused=wanted.refused,
     )
-    return any(found.get(name) for name in names)
+
+
+def _held(now: Mapping[str, str], owned: Collection[str]) -> dict[str, str]:
+    return {name: now[name] for name in owned if name in now}
+
+
+def _owned_taints(node: Node, annotations: Mapping[str, str]) -> list[Taint]:
+    owned = set((annotations.get(labels.FEATURES_TAINTS) or "").split(","))
+    now = (node.spec.taints if node.spec else None) or []
+    return [each for each in now if _text(each) in owned]
 
 
 def _owned(annotations: Mapping[str, str], name: str) -> set[str]:
@@ -144,11 +169,9 @@ def _shortened(written: str, wanted: Wanted) -> dict[str, Any] | None:
 def _taints(node: Node, wanted: Wanted) -> list[dict[str, str]] | None:
     """The whole new list of taints, None if it is right as it is."""
     now = (node.spec.taints if node.spec else None) or []
-    owned = set(((node.metadata.annotations or {}).get(labels.FEATURES_TAINTS) or "").split(","))
+    owned = _owned_taints(node, node.metadata.annotations or {})
     keys = {(each.key, each.effect) for each in wanted.taints}
-    foreign = [
-        each for each in now if _text(each) not in owned and (each.key, each.effect) not in keys
-    ]
+    foreign = [each for each in now if each not in owned and (each.key, each.effect) not in keys]
     new = [*foreign, *wanted.taints]
     if sorted(map(_text, now)) == sorted(map(_text, new)):
         return None

@@ -30,7 +30,7 @@ class Presence:
         self._began = now
 
     def patience(self, now: float) -> float | None:
-        """How long a node that has none must still be left alone; None if no longer."""
+        """How long nothing may be removed yet, as after a start; None if no longer."""
         left = self._began + self._absent_seconds - now
         return left if left > 0 else None
 

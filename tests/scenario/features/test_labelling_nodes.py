@@ -213,6 +213,20 @@ async def test_a_feature_that_is_written_anew_keeps_its_labels(story: Story) -> 
         await story.server.until(lambda: story.labels.get("nvidia.com/gpu.count") == "5")
 
 
+async def test_a_writer_that_restarts_with_the_master_keeps_its_labels(story: Story) -> None:
+    story.feature(**{"gpu.count": "4"})
+    story.feature("other", **{"more": "1"})
+    async with story.run(master.Master):
+        await story.server.until(
+            lambda: {"nvidia.com/gpu.count", "nvidia.com/more"} <= {*story.labels}
+        )
+    story.server.remove(resources.NODE_FEATURE, KEY)
+    async with story.run(master.Master, absent_seconds=60.0):
+        story.feature("other", **{"more": "2"})
+        await story.server.until(lambda: story.labels.get("nvidia.com/more") == "2")
+        assert story.labels["nvidia.com/gpu.count"] == "4"
+
+
 async def test_a_feature_that_was_deleted_takes_its_labels_along(story: Story) -> None:
     story.feature(**{"gpu.count": "4"})
     async with story.run(master.Master):

@@ -153,4 +153,24 @@ def test_a_resource_has_an_owner_before_it_comes_and_until_it_has_gone() -> None
     _apply(held, made.status)
     assert not planning.plan(held, Wanted(), "1").status
     _apply(held, planning.plan(held, Wanted(), "1").first)
-    assert not planning.is_marked(held)
+    assert held.metadata.annotations == {"own": "c", labels.FEATURES_MASTER_VERSION: "1"}
+
+
+def test_nothing_is_removed_while_patience_is_asked_for() -> None:
+    mine = Taint(key="example.com/mine", effect="NoSchedule")
+    other = Taint(key="example.com/other", effect="NoSchedule")
+    held = node(
+        **{
+            labels.FEATURES_TAINTS: "example.com/mine:NoSchedule",
+            labels.FEATURES_RESOURCES: "example.com/cards",
+            labels.FEATURES_ANNOTATIONS: "example.com/a",
+            "example.com/a": "b",
+        }
+    )
+    held.spec = NodeSpec(taints=[mine, other])
+    held.status = NodeStatus(capacity={"cpu": "4", "example.com/cards": "8"})
+    patient = planning.patient(held, Wanted(labels={PCI: "true"}))
+    assert planning.plan(held, patient, "1") == planning.Plan()
+    changed = planning.patient(held, Wanted(labels={"nvidia.com/gpu.count": "8"}))
+    made = planning.plan(held, changed, "1")
+    assert made.first == {"metadata": {"labels": {"nvidia.com/gpu.count": "8"}}}
