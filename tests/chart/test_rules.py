@@ -25,6 +25,7 @@ PROCESSES = {
     "dra-plugin": "gpudeck.dra.settings",
     "adapter": "gpudeck.adapter.settings",
     "mps-control": "gpudeck.vendors.nvidia.mps.settings",
+    "features": "gpudeck.features.settings",
 }
 
 

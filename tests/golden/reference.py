@@ -26,6 +26,7 @@ _PROCESSES = (
     ("gpudeck dra-plugin", "gpudeck.dra.settings"),
     ("gpudeck adapter VENDOR", "gpudeck.adapter.settings"),
     ("gpudeck mps-control", "gpudeck.vendors.nvidia.mps.settings"),
+    ("gpudeck features ROLE", "gpudeck.features.settings"),
 )
 _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
 _CONSTRAINTS = (
@@ -64,8 +65,8 @@ def settings_page() -> str:
         lines += ["", f"## {command}", ""]
         lines += ["| flag | variable | type | default | meaning |", "|---|---|---|---|---|"]
         for option in settings.describe(importlib.import_module(module).Settings):
-            is_word = option.flag == "--vendor"
-            flag = "the word VENDOR" if is_word else f"`{option.flag}`"
+            is_word = option.flag in ("--vendor", "--role")
+            flag = f"the word {option.name.upper()}" if is_word else f"`{option.flag}`"
             lines.append(
                 _row(
                     flag,

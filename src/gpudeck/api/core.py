@@ -7,15 +7,21 @@ Every field is optional even where the API calls it required: servers send
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from gpudeck.api.meta import ObjectMeta, ObjectReference, Wire
+from gpudeck.api.schema import doc
 
 
 class Taint(Wire):
-    key: str = ""
-    value: str | None = None
-    effect: str = ""
+    key: Annotated[str, doc("Its name.")] = ""
+    value: Annotated[str | None, doc("Its value.")] = None
+    effect: Annotated[str, doc("NoSchedule, PreferNoSchedule or NoExecute.")] = ""
+    time_added: Annotated[
+        str | None, doc("When a taint with the effect NoExecute was added.", format="date-time")
+    ] = None
 
 
 class NodeSpec(Wire):

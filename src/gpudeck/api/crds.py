@@ -17,6 +17,7 @@ import msgspec
 import yaml
 
 from gpudeck.api import openapi, resources, schema
+from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureGroup, NodeFeatureRule
 from gpudeck.api.openapi import Schema
 from gpudeck.api.resources import Resource
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
@@ -24,7 +25,7 @@ from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 
 _HEADER = """\
 # SPDX-License-Identifier: Apache-2.0
-# Generated from the wire structs of gpudeck.api.v1alpha1; `make golden` writes it.
+# Generated from the wire structs of gpudeck.api; `make golden` writes it.
 """
 
 
@@ -46,6 +47,7 @@ class Definition:
     struct: type[msgspec.Struct]
     description: str
     short_name: str
+    """Empty for none."""
     columns: tuple[Column, ...]
     properties: Schema = dataclasses.field(default_factory=dict)
     rules: tuple[dict[str, str], ...] = ()
@@ -95,12 +97,37 @@ DEFINITIONS = (
             ),
         ),
     ),
+    Definition(
+        resource=resources.NODE_FEATURE,
+        struct=NodeFeature,
+        description="A NodeFeature is what was found of one node; workers write it.",
+        short_name="",
+        columns=(
+            Column("Node", r".metadata.labels.nfd\.node\.kubernetes\.io/node-name"),
+            Column("Age", ".metadata.creationTimestamp", "date"),
+        ),
+    ),
+    Definition(
+        resource=resources.NODE_FEATURE_RULE,
+        struct=NodeFeatureRule,
+        description="A NodeFeatureRule gives labels and more to nodes by their features.",
+        short_name="nfr",
+        columns=(Column("Age", ".metadata.creationTimestamp", "date"),),
+    ),
+    Definition(
+        resource=resources.NODE_FEATURE_GROUP,
+        struct=NodeFeatureGroup,
+        description="A NodeFeatureGroup lists the nodes that have given features.",
+        short_name="nfg",
+        columns=(Column("Age", ".metadata.creationTimestamp", "date"),),
+    ),
 )
 
 
 def build(definition: Definition) -> dict[str, Any]:
     """Return the CustomResourceDefinition as the API server takes it."""
     resource = definition.resource
+    short_names = {"shortNames": [definition.short_name]} if definition.short_name else {}
     return {
         "apiVersion": resources.CUSTOM_RESOURCE_DEFINITION.api_version,
         "kind": resources.CUSTOM_RESOURCE_DEFINITION.kind,
@@ -113,7 +140,7 @@ def build(definition: Definition) -> dict[str, Any]:
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
                 "singular": resource.kind.lower(),
-                "shortNames": [definition.short_name],
+                **short_names,
                 "categories": ["gpu"],
             },
             "versions": [
@@ -121,13 +148,18 @@ def build(definition: Definition) -> dict[str, Any]:
                     "name": resource.version,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    **_subresources(definition),
                     "additionalPrinterColumns": [_column(each) for each in definition.columns],
                     "schema": {"openAPIV3Schema": _root(definition)},
                 }
             ],
         },
     }
+
+
+def _subresources(definition: Definition) -> dict[str, Any]:
+    has_status = "status" in openapi.properties(definition.struct)
+    return {"subresources": {"status": {}}} if has_status else {}
 
 
 def _column(column: Column) -> dict[str, Any]:

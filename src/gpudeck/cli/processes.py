@@ -25,8 +25,9 @@ _PACKAGES = {
     "dra-plugin": "gpudeck.dra",
     "adapter": "gpudeck.adapter",
     "mps-control": "gpudeck.vendors.nvidia.mps",
+    "features": "gpudeck.features",
 }
-_ARGUMENTS = {"adapter": "vendor"}
+_ARGUMENTS = {"adapter": "vendor", "features": "role"}
 """The setting of a process that is given as a word, not as an option."""
 _PLAIN_LOOP = ("adapter", "mps-control")
 """They serve no TLS, and start children: uvloop does so by fork(), which gRPC warns about."""

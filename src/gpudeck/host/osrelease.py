@@ -34,8 +34,28 @@ def read(root: Root) -> OsRelease:
     return OsRelease()
 
 
+def values(root: Root) -> dict[str, str]:
+    """All assignments of the first file that is there; empty where none is readable."""
+    for path in PATHS:
+        try:
+            return assignments(root.read_text(path))
+        except errors.GpudeckError:
+            continue
+    return {}
+
+
 def parse(text: str) -> OsRelease:
     """Parse shell-like assignments; a line that is none is passed over."""
+    values = assignments(text)
+    return OsRelease(
+        id=values.get("ID") or None,
+        version=values.get("VERSION_ID") or None,
+        name=values.get("PRETTY_NAME") or values.get("NAME") or None,
+    )
+
+
+def assignments(text: str) -> dict[str, str]:
+    """The assignments by name; a line that is none is passed over."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         key, equals, quoted = line.strip().partition("=")
@@ -46,8 +66,4 @@ def parse(text: str) -> OsRelease:
         except ValueError:  # An unclosed quote.
             continue
         values[key] = " ".join(words)
-    return OsRelease(
-        id=values.get("ID") or None,
-        version=values.get("VERSION_ID") or None,
-        name=values.get("PRETTY_NAME") or values.get("NAME") or None,
-    )
+    return values

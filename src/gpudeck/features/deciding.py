@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Node should have, from its NodeFeatures and all rules. Pure; the master calls it.
+
+NodeFeatures of the master's own namespace come first, then the others by name; a later one
+overrides. Rules are used in the order of the names of their objects. What may not be written,
+or makes no sense, is left out and reported; all else goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gpudeck.api.core import Taint
+from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureRule
+from gpudeck.errors import InvalidError
+from gpudeck.features import labelling, permitting
+from gpudeck.features.known import Known
+from gpudeck.features.permitting import Policy
+from gpudeck.features.rules import evaluating
+from gpudeck.features.rules.evaluating import Named, Refusal
+
+
+class Wanted(msgspec.Struct):
+    """What features and rules give a node, all of it permitted."""
+
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    taints: list[Taint] = msgspec.field(default_factory=list)
+    extended_resources: dict[str, str] = msgspec.field(default_factory=dict)
+    refused: list[Refusal] = msgspec.field(default_factory=list)
+
+
+def ordered(features: Iterable[NodeFeature], own_namespace: str) -> list[NodeFeature]:
+    """NodeFeatures in the order in which they count."""
+    return sorted(
+        features,
+        key=lambda each: (
+            each.metadata.namespace != own_namespace,
+            each.metadata.name,
+            each.metadata.namespace or "",
+        ),
+    )
+
+
+def named(rules: Iterable[NodeFeatureRule]) -> list[Named]:
+    """All rules in the order in which they are used."""
+    return [
+        Named(each.metadata.name, f"spec.rules[{index}]", rule)
+        for each in sorted(rules, key=lambda each: each.metadata.name)
+        for index, rule in enumerate(each.spec.rules)
+    ]
+
+
+def known(features: Iterable[NodeFeature]) -> Known:
+    """All that NodeFeatures, in their order, say of their node."""
+    found = Known()
+    for each in features:
+        found.add(each.spec.features)
+    return found
+
+
+def wanted(
+    features: Iterable[NodeFeature], rules: Iterable[Named], own_namespace: str, policy: Policy
+) -> Wanted:
+    """Return what the node should have."""
+    in_order = ordered(features, own_namespace)
+    found = known(in_order)
+    given = _own_labels(in_order, own_namespace, policy)
+    outcome, refused = evaluating.evaluate(rules, found)
+    by_rules = {labelling.full_name(name): value for name, value in outcome.labels.items()}
+    outcome.origins.update(
+        {labelling.full_name(name): origin for name, origin in outcome.origins.items()}
+    )
+    result = Wanted(refused=list(refused))
+
+    def report(name: str, message: str) -> None:
+        result.refused.append(Refusal(outcome.origins.get(name, ""), message))
+
+    if policy.has_labels:
+        result.labels = _permitted(
+            {**given, **by_rules},
+            found,
+            lambda name, value: permitting.label(name, value, policy),
+            report,
+        )
+    if policy.has_annotations:
+        result.annotations = _permitted(
+            outcome.annotations, found, permitting.annotation, report, resolves=False
+        )
+    if policy.has_extended_resources:
+        result.extended_resources = _permitted(
+            outcome.extended_resources, found, permitting.extended_resource, report
+        )
+    if policy.has_taints:
+        result.taints = _taints(outcome.taints, report)
+    return result
+
+
+def _own_labels(
+    features: Iterable[NodeFeature], own_namespace: str, policy: Policy
+) -> dict[str, str]:
+    """The labels that NodeFeatures carry themselves."""
+    found: dict[str, str] = {}
+    for each in features:
+        if each.metadata.namespace != own_namespace and not policy.takes_foreign_labels:
+            continue
+        for name, value in (each.spec.labels or {}).items():
+            full = labelling.full_name(name)
+            if policy.allows_overwrite or full not in found:
+                found[full] = value
+    return found
+
+
+def _permitted(
+    values: dict[str, str],
+    found: Known,
+    check: Callable[[str, str], None],
+    report: Callable[[str, str], None],
+    *,
+    resolves: bool = True,
+) -> dict[str, str]:
+    kept = {}
+    for name, value in sorted(values.items()):
+        full = labelling.full_name(name)
+        try:
+            text = permitting.resolved(full, value, found) if resolves else value
+            check(full, text)
+        except InvalidError as error:
+            report(full, error.message)
+            continue
+        kept[full] = text
+    return kept
+
+
+def _taints(taints: Iterable[Taint], report: Callable[[str, str], None]) -> list[Taint]:
+    kept: dict[tuple[str, str], Taint] = {}
+    for each in taints:
+        try:
+            permitting.taint(each)
+        except InvalidError as error:
+            report(each.key, error.message)
+            continue
+        kept[each.key, each.effect] = each
+    return [kept[key] for key in sorted(kept)]

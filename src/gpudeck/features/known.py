@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a node, by feature: sources fill it, rules are matched with it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpudeck.api.nodefeatures import (
+    Attributes,
+    Features,
+    Flags,
+    Instance,
+    Instances,
+    Nothing,
+)
+
+Element = dict[str, str]
+"""One thing: a flag's Name, a value's Name and Value, or an instance's attributes."""
+
+
+class Known(msgspec.Struct):
+    """All that is known of a node, by feature."""
+
+    flags: dict[str, set[str]] = msgspec.field(default_factory=dict)
+    attributes: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    instances: dict[str, list[Element]] = msgspec.field(default_factory=dict)
+
+    def add(self, features: Features | None) -> None:
+        """Add what a NodeFeature says: a later value of a name is the valid one."""
+        if features is None:
+            return
+        for name, flags in (features.flags or {}).items():
+            self.flags.setdefault(name.lower(), set()).update(flags.elements or {})
+        for name, values in (features.attributes or {}).items():
+            self.attributes.setdefault(name.lower(), {}).update(values.elements or {})
+        for name, things in (features.instances or {}).items():
+            found = [dict(each.attributes or {}) for each in things.elements or []]
+            self.instances.setdefault(name.lower(), []).extend(found)
+
+    def lookup(self, reference: str) -> str | None:
+        """The value of `<domain>.<feature>.<element>`; None if there is none."""
+        parts = reference.split(".", 2)
+        if len(parts) < 3:
+            return None
+        return self.attributes.get(f"{parts[0]}.{parts[1]}".lower(), {}).get(parts[2])
+
+    def wire(self) -> Features:
+        """The same as a NodeFeature carries it, sorted, so that equal finds are equal text."""
+        return Features(
+            flags={
+                name: Flags(elements={flag: Nothing() for flag in sorted(flags)})
+                for name, flags in sorted(self.flags.items())
+            },
+            attributes={
+                name: Attributes(elements=dict(sorted(values.items())))
+                for name, values in sorted(self.attributes.items())
+            },
+            instances={
+                name: Instances(elements=[Instance(attributes=each) for each in things])
+                for name, things in sorted(self.instances.items())
+            },
+        )

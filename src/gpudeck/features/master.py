@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The master: one replica leads and gives Nodes what their features and the rules say.
+
+Nothing is decided before the lists of Nodes, NodeFeatures and rules have been read to their
+ends: an unfilled cache is not "no features". A NodeFeature that is deleted counts on for
+`absent_seconds`, because its writer may only be restarting; and for as long after the start of
+the master nothing is removed from a Node, since that writer may have been restarting then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import gpudeck
+from gpudeck import errors, logs
+from gpudeck.api import labels, names
+from gpudeck.api.core import Node, NodeSpec, NodeStatus
+from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference
+from gpudeck.api.nodefeatures import NodeFeatureGroup, NodeFeatureRule
+from gpudeck.api.resources import NODE, NODE_FEATURE, NODE_FEATURE_GROUP, NODE_FEATURE_RULE
+from gpudeck.features import (
+    deciding,
+    grouping,
+    metrics,
+    packing,
+    planning,
+    presence,
+    settings,
+)
+from gpudeck.features.known import Known
+from gpudeck.features.packing import PackedFeature
+from gpudeck.features.settings import Settings
+from gpudeck.host import certificates
+from gpudeck.kube import reviewing, serving
+from gpudeck.kube.caching import Cache
+from gpudeck.kube.client import Client
+from gpudeck.kube.electing import Elector
+from gpudeck.kube.queueing import Queue
+from gpudeck.kube.recording import Recorder
+from gpudeck.kube.watching import Change
+
+REPEAT_SECONDS = 1.0
+"""Shortest time between two equal writes, lest one who also keeps a label gets a storm."""
+_log = logs.get(__name__)
+
+
+class Master:
+    """The parts of the role and what connects them: changes become names of Nodes in a queue."""
+
+    def __init__(self, given: Settings, api: Client) -> None:
+        self._settings = given
+        self._api = api
+        self._namespace = given.namespace or api.namespace
+        self._policy = settings.policy(given)
+        self._nodes = Cache(api, NODE, Node, keep=_trimmed)
+        self._features = Cache(api, NODE_FEATURE, PackedFeature, keep=self._counting)
+        self._rules = Cache(api, NODE_FEATURE_RULE, NodeFeatureRule)
+        self._groups = Cache(api, NODE_FEATURE_GROUP, NodeFeatureGroup)
+        self._present = presence.Presence(given.absent_seconds)
+        self._named = deciding.named(())
+        self._names: dict[str, str] = {}
+        """Names of Nodes by what a label says of them, which may be shorter."""
+        self._told: dict[str, frozenset[str]] = {}
+        self._written: dict[str, tuple[float, planning.Plan]] = {}
+        self._queue = Queue("nodes")
+        self._group_queue = Queue("groups")
+        identity = given.identity or socket.gethostname()
+        self._recorder = Recorder(api, "node-feature-discovery-master", instance=identity)
+        self._elector = Elector(
+            api,
+            name="node-feature-discovery-master",
+            namespace=self._namespace,
+            identity=identity,
+        )
+
+    async def run(self) -> None:
+        """Run every part until one of them fails."""
+        async with asyncio.TaskGroup() as group:
+            for cache in self._caches():
+                group.create_task(cache.run())
+            group.create_task(self._recorder.run(), name="events")
+            group.create_task(serving.health(self._settings.health_port, lambda: ""), name="health")
+            group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._stand(), name="leading")
+
+    def _caches(self) -> tuple[Cache[Any], ...]:
+        return (self._nodes, self._features, self._rules, self._groups)
+
+    async def _metrics(self) -> None:
+        async def text() -> bytes:
+            metrics.leading.set(self._elector.is_leader)
+            return await metrics.text()
+
+        await serving.metrics(
+            self._settings.metrics_port,
+            text,
+            guard=reviewing.Guard(self._api, "/metrics"),
+            certificate=certificates.self_signed,
+        )
+
+    async def _stand(self) -> None:
+        for cache in self._caches():
+            await cache.synced()
+        self._present.begin(asyncio.get_running_loop().time())
+        self._nodes.subscribe(self._node_changed)
+        self._features.subscribe(self._feature_changed)
+        self._rules.subscribe(self._rule_changed)
+        self._groups.subscribe(self._group_changed)
+        while True:
+            # The elector has told why, and `_lead` has ended by the time that it raises.
+            with contextlib.suppress(errors.LeadershipLostError):
+                await self._elector.run(self._lead)
+
+    async def _lead(self) -> None:
+        _log.info("Labelling nodes", nodes=len(self._nodes.objects), rules=len(self._named))
+        self._add_all()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._queue.work(self._reconcile, workers=self._settings.workers))
+            group.create_task(self._group_queue.work(self._reconcile_group))
+            group.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.resync_seconds)
+            self._add_all()
+
+    def _add_all(self) -> None:
+        for name in self._nodes.objects:
+            self._queue.add(name)
+        for key in self._groups.objects:
+            self._group_queue.add(key)
+
+    def _counting(self, found: PackedFeature) -> PackedFeature | None:
+        allowed = self._settings.feature_namespaces
+        if allowed and found.metadata.namespace not in allowed:
+            return None
+        return packing.pack(found)
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        label = names.node_label(change.key)
+        if change.new is None:
+            self._names.pop(label, None)
+            metrics.refused.dec(len(self._told.pop(change.key, ())))
+            self._written.pop(change.key, None)
+            return
+        self._names[label] = change.key
+        self._queue.add(change.key)
+        if change.old is None:
+            self._add_groups()
+
+    def _feature_changed(self, change: Change[PackedFeature]) -> None:
+        now = asyncio.get_running_loop().time()
+        for label in self._present.change(change.key, change.old, change.new, now):
+            if label in self._names:
+                self._queue.add(self._names[label])
+        self._add_groups()
+
+    def _rule_changed(self, _change: Change[NodeFeatureRule]) -> None:
+        self._named = deciding.named(self._rules.objects.values())
+        for name in self._nodes.objects:
+            self._queue.add(name)
+
+    def _group_changed(self, change: Change[NodeFeatureGroup]) -> None:
+        if change.new is not None:
+            self._group_queue.add(change.key)
+
+    def _add_groups(self) -> None:
+        for key in self._groups.objects:
+            self._group_queue.add(key, 0.5)
+
+    async def _reconcile(self, name: str) -> float | None:
+        node = self._nodes.objects.get(name)
+        if node is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        held, again = self._present.of(names.node_label(name), now)
+        features = map(packing.unpack, held)
+        wanted = deciding.wanted(features, self._named, self._namespace, self._policy)
+        self._report(node, wanted)
+        left = self._present.patience(now)
+        if left is not None:
+            wanted = planning.patient(node, wanted)
+            again = left if again is None else min(left, again)
+        plan = planning.plan(node, wanted, gpudeck.__version__)
+        if plan == planning.Plan():
+            return again
+        before, last = self._written.get(name, (0.0, None))
+        if last == plan and now - before < REPEAT_SECONDS:
+            return before + REPEAT_SECONDS - now
+        self._written[name] = (now, plan)
+        if plan.needs_version:
+            # The list of taints is replaced whole, so it must be made of the newest.
+            node = await self._api.get(NODE, name, Node)
+            plan = planning.plan(node, wanted, gpudeck.__version__)
+        await self._carry_out(node, plan)
+        return again
+
+    async def _carry_out(self, node: Node, plan: planning.Plan) -> None:
+        uid = node.metadata.uid
+        steps = ((plan.first, ""), (plan.status, "status"), (plan.last, ""))
+        for patch, subresource in steps:
+            if patch is None:
+                continue
+            metadata = {**patch.get("metadata", {}), "uid": uid}
+            if patch is plan.first and plan.needs_version:
+                metadata["resourceVersion"] = node.metadata.resource_version
+            await self._patch(node.metadata.name, {**patch, "metadata": metadata}, subresource)
+
+    async def _patch(self, name: str, patch: dict[str, Any], subresource: str) -> None:
+        _log.info("Writing what features give a node", node=name, what=subresource or "metadata")
+        try:
+            await self._api.merge_patch(
+                NODE,
+                name,
+                patch,
+                Meta,
+                subresource=subresource,
+                manager=labels.MANAGER_FEATURES_MASTER,
+            )
+        except errors.NotFoundError:
+            return
+        except errors.ForbiddenError as error:
+            # Rights may come later, and no other event would let us try again.
+            raise errors.UnavailableError(error.message, reason=error.reason) from error
+        metrics.writes.labels(subresource or "node").inc()
+
+    def _report(self, node: Node, wanted: deciding.Wanted) -> None:
+        """Say what is not written, once: on the rule if one is to blame, else on the node."""
+        name = node.metadata.name
+        told = self._told.get(name, frozenset())
+        for each in wanted.refused:
+            if each.message in told:
+                continue
+            _log.warning("Left out", node=name, origin=each.origin, error=each.message)
+            self._recorder.record(
+                self._blamed(node, each.origin),
+                reason="FeatureRefused",
+                message=each.message,
+                warning=True,
+            )
+        self._told[name] = frozenset(each.message for each in wanted.refused)
+        metrics.refused.inc(len(self._told[name]) - len(told))
+
+    def _blamed(self, node: Node, origin: str) -> ObjectReference:
+        rule = self._rules.objects.get(origin)
+        if rule is None:
+            # As the kubelet does: the name stands for the UID, so that describe finds it.
+            name = node.metadata.name
+            return ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
+        return ObjectReference(
+            api_version=NODE_FEATURE_RULE.api_version,
+            kind=NODE_FEATURE_RULE.kind,
+            name=origin,
+            uid=rule.metadata.uid,
+        )
+
+    async def _reconcile_group(self, key: str) -> None:
+        group = self._groups.objects.get(key)
+        if group is None:
+            return
+        try:
+            status = grouping.status([name async for name in self._members(group)])
+        except errors.InvalidError as error:
+            about = ObjectReference(
+                api_version=NODE_FEATURE_GROUP.api_version,
+                kind=NODE_FEATURE_GROUP.kind,
+                name=group.metadata.name,
+                namespace=group.metadata.namespace,
+                uid=group.metadata.uid,
+            )
+            self._recorder.record(
+                about, reason="FeatureRefused", message=error.message, warning=True
+            )
+            return
+        if status == group.status:
+            return
+        meta = ObjectMeta(name=group.metadata.name, namespace=group.metadata.namespace)
+        with contextlib.suppress(errors.NotFoundError):
+            await self._api.apply(
+                NODE_FEATURE_GROUP,
+                NodeFeatureGroup(metadata=meta, status=status),
+                Meta,
+                manager=labels.MANAGER_FEATURES_MASTER,
+                subresource="status",
+            )
+            metrics.writes.labels("group").inc()
+
+    async def _members(self, group: NodeFeatureGroup) -> AsyncIterator[str]:
+        """The group's nodes; other tasks get a turn after each one."""
+        for name in list(self._nodes.objects):
+            await asyncio.sleep(0)
+            if grouping.is_member(group, self._known(name)):
+                yield name
+
+    def _known(self, name: str) -> Known:
+        now = asyncio.get_running_loop().time()
+        held, _ = self._present.of(names.node_label(name), now)
+        return deciding.known(map(packing.unpack, held))
+
+
+def _trimmed(node: Node) -> Node:
+    """What is used of a Node, so that the kubelet's reports of its state wake nobody."""
+    meta = node.metadata
+    return Node(
+        metadata=ObjectMeta(
+            name=meta.name, uid=meta.uid, labels=meta.labels, annotations=meta.annotations
+        ),
+        spec=NodeSpec(taints=node.spec.taints) if node.spec and node.spec.taints else None,
+        status=NodeStatus(capacity=node.status.capacity) if node.status else None,
+    )

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regular expressions of rules, as node-feature-discovery has them (RE2), in linear time.
+
+Python's own matcher needs exponential time for patterns such as `(a+)+$`, and whoever may
+write a rule could hold up the master with one. So a pattern is parsed by the standard
+library and run as a set of states: each character of the value is looked at once. What RE2
+does not know either (look-around, references back) is refused with the pattern's path.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from re import _constants as words  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+from gpudeck.errors import InvalidError
+
+_REPEAT_LIMIT = 1000  # RE2's own.
+_STATE_LIMIT = 10_000
+_POSIX = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7f",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t\n\v\f\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+Accepts = Callable[[str], bool]
+Holds = Callable[[str, int], bool]
+
+
+class Pattern:
+    """A compiled pattern: states that accept a character, hold at a place, or lead on."""
+
+    def __init__(self, tree: Any) -> None:
+        self._accepts: list[Accepts | None] = []
+        self._holds: list[Holds | None] = []
+        self._next: list[list[int]] = []
+        self._end = self._state()
+        self._start = self._sequence(tree, self._end, tree.state.flags)
+
+    def search(self, text: str) -> bool:
+        """Whether the pattern is found anywhere in `text`."""
+        current: set[int] = set()
+        for index in range(len(text) + 1):
+            current = self._reach({*current, self._start}, text, index)
+            if self._end in current:
+                return True
+            if index < len(text):
+                current = self._step(current, text[index])
+        return False
+
+    def _step(self, current: Iterable[int], character: str) -> set[int]:
+        after: set[int] = set()
+        for state in current:
+            accepts = self._accepts[state]
+            if accepts is not None and accepts(character):
+                after.update(self._next[state])
+        return after
+
+    def _reach(self, states: set[int], text: str, index: int) -> set[int]:
+        """All states that can be had from `states` without another character."""
+        found, waiting = set(states), list(states)
+        while waiting:
+            state = waiting.pop()
+            holds = self._holds[state]
+            if self._accepts[state] is not None or (holds and not holds(text, index)):
+                continue
+            for following in self._next[state]:
+                if following not in found:
+                    found.add(following)
+                    waiting.append(following)
+        return found
+
+    def _state(
+        self, *following: int, accepts: Accepts | None = None, holds: Holds | None = None
+    ) -> int:
+        if len(self._next) >= _STATE_LIMIT:
+            raise ValueError("it is too long")
+        self._accepts.append(accepts)
+        self._holds.append(holds)
+        self._next.append(list(following))
+        return len(self._next) - 1
+
+    def _sequence(self, items: Any, following: int, flags: int) -> int:
+        for item in reversed(list(items)):
+            following = self._item(item, following, flags)
+        return following
+
+    def _item(self, item: Any, following: int, flags: int) -> int:
+        kind, argument = item
+        if kind is words.SUBPATTERN:
+            _, added, removed, inner = argument
+            return self._sequence(inner, following, (flags | added) & ~removed)
+        if kind is words.BRANCH:
+            return self._state(*(self._sequence(each, following, flags) for each in argument[1]))
+        if kind in (words.MAX_REPEAT, words.MIN_REPEAT):
+            return self._repeat(argument, following, flags)
+        if kind is words.AT:
+            return self._state(following, holds=_place(argument, flags))
+        return self._state(following, accepts=_character(kind, argument, flags))
+
+    def _repeat(self, argument: Any, following: int, flags: int) -> int:
+        least, most, inner = argument
+        is_endless = most is words.MAXREPEAT
+        if least > _REPEAT_LIMIT or (not is_endless and most > _REPEAT_LIMIT):
+            raise ValueError(f"it repeats more than {_REPEAT_LIMIT} times")
+        first = following
+        if is_endless:
+            first = self._state(following)
+            self._next[first].append(self._sequence(inner, first, flags))
+        else:
+            for _ in range(most - least):
+                first = self._state(following, self._sequence(inner, first, flags))
+        for _ in range(least):
+            first = self._sequence(inner, first, flags)
+        return first
+
+
+@functools.lru_cache(maxsize=1024)
+def _built(text: str) -> Pattern:
+    return Pattern(parser.parse(_translated(text), re.ASCII))
+
+
+def compiled(text: str, path: str) -> Pattern:
+    """The pattern of `text`. InvalidError with `path` if it is none."""
+    try:
+        return _built(text)
+    except (re.error, ValueError, RecursionError, OverflowError) as error:
+        allowed = "a regular expression (RE2)"
+        raise InvalidError(
+            f"{path}: {text!r} is not valid: {error}; allowed: {allowed}",
+            field=path,
+            allowed=allowed,
+        ) from error
+
+
+def _translated(text: str) -> str:
+    """Spell what RE2 and Python spell differently."""
+    text = re.sub(r"\[:(\w+):\]", lambda found: _POSIX.get(found[1], found[0]), text)
+    return re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", text)
+
+
+def _place(kind: Any, flags: int) -> Holds:
+    lines = bool(flags & re.MULTILINE)
+    if kind is words.AT_BEGINNING:
+        return lambda text, at: at == 0 or (lines and text[at - 1] == "\n")
+    if kind is words.AT_BEGINNING_STRING:
+        return lambda text, at: at == 0
+    if kind is words.AT_END:  # Unlike Python's, RE2's `$` is not before a last line feed.
+        return lambda text, at: at == len(text) or (lines and text[at] == "\n")
+    if kind is words.AT_END_STRING:
+        return lambda text, at: at == len(text)
+    wanted = kind is words.AT_BOUNDARY
+    return lambda text, at: (_is_word(text[at - 1 : at]) != _is_word(text[at : at + 1])) is wanted
+
+
+def _is_word(character: str) -> bool:
+    return character == "_" or (character.isascii() and character.isalnum())
+
+
+def _character(kind: Any, argument: Any, flags: int) -> Accepts:
+    folds = bool(flags & re.IGNORECASE)
+    if kind is words.ANY:
+        return lambda found: bool(flags & re.DOTALL) or found != "\n"
+    if kind is words.NOT_LITERAL:
+        return lambda found: not _literal(argument, folds)(found)
+    if kind is words.IN:
+        return _one_of(argument, folds)
+    if kind is words.LITERAL:
+        return _literal(argument, folds)
+    raise ValueError(f"{str(kind).lower()} is not supported")
+
+
+def _literal(code: int, folds: bool) -> Accepts:
+    wanted = chr(code)
+    if not folds:
+        return lambda found: found == wanted
+    return lambda found: found.casefold() == wanted.casefold()
+
+
+def _one_of(items: Any, folds: bool) -> Accepts:
+    is_negated = bool(items) and items[0][0] is words.NEGATE
+    tests = [_member(*item) for item in items if item[0] is not words.NEGATE]
+
+    def accepts(found: str) -> bool:
+        forms = {found, found.lower(), found.upper()} if folds else {found}
+        return any(test(each) for test in tests for each in forms) is not is_negated
+
+    return accepts
+
+
+def _member(kind: Any, argument: Any) -> Accepts:
+    if kind is words.RANGE:
+        low, high = argument
+        return lambda found: len(found) == 1 and low <= ord(found) <= high
+    if kind is words.CATEGORY:
+        name = str(argument).removeprefix("CATEGORY_")
+        is_negated, name = name.startswith("NOT_"), name.removeprefix("NOT_")
+        test: Accepts = {
+            "DIGIT": lambda found: found.isascii() and unicodedata.category(found) == "Nd",
+            "SPACE": lambda found: found in "\t\n\f\r ",
+            "WORD": _is_word,
+        }[name]
+        return lambda found: test(found) is not is_negated
+    return _literal(argument, folds=False)

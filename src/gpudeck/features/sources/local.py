@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The features local.label and local.feature: files that others leave in features.d.
+
+GPU feature discovery writes one there. A line is `name=value`, or `name` for `true`.
+`# +expiry-time=<RFC 3339>` counts for the lines after it, `# +no-label` and `# +no-feature`
+for the next one. Files whose names start with a dot (half-written ones) are passed over,
+and those of more than 64 KiB are left out.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+from gpudeck import errors
+from gpudeck.errors import InvalidError
+from gpudeck.features.known import Known
+from gpudeck.host.root import Root
+
+FOLDER = "/etc/kubernetes/node-feature-discovery/features.d"
+LIMIT_BYTES = 64 * 1024
+_DIRECTIVE = "# +"
+
+
+class File(msgspec.Struct):
+    """What one file says."""
+
+    features: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    left_out: list[str] = msgspec.field(default_factory=list)
+
+
+def read(root: Root, known: Known) -> list[str]:
+    """Add what the files say, by name; a later file's value is the valid one."""
+    now = datetime.datetime.now(datetime.UTC)
+    total = File()
+    for name in root.list(FOLDER):
+        if name.startswith(".") or root.is_directory(f"{FOLDER}/{name}"):
+            continue
+        try:
+            text = _content(root, f"{FOLDER}/{name}")
+        except errors.GpudeckError as error:
+            total.left_out.append(error.message)
+            continue
+        found = parse(text, now)
+        total.features.update(found.features)
+        total.labels.update(found.labels)
+        total.left_out += [f"{FOLDER}/{name}: {each}" for each in found.left_out]
+    known.attributes["local.feature"] = total.features
+    known.attributes["local.label"] = total.labels
+    return total.left_out
+
+
+def _content(root: Root, path: str) -> str:
+    content = root.read_bytes(path, limit=LIMIT_BYTES + 1)
+    if len(content) > LIMIT_BYTES:
+        allowed = f"at most {LIMIT_BYTES} bytes"
+        raise InvalidError(f"{path} is too large; allowed: {allowed}", field=path, allowed=allowed)
+    return content.decode("utf-8", "replace")
+
+
+def parse(text: str, now: datetime.datetime) -> File:
+    """Return what a file says at `now`. A directive that is none is reported and counts nothing."""
+    found = File()
+    is_expired, hides_feature, hides_label = False, False, False
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if line.startswith(_DIRECTIVE):
+            word, _, value = line.removeprefix(_DIRECTIVE).partition("=")
+            match word.strip():
+                case "no-feature":
+                    hides_feature = True
+                case "no-label":
+                    hides_label = True
+                case "expiry-time" if (moment := _moment(value)) is not None:
+                    is_expired = moment < now
+                case _:
+                    found.left_out.append(f"line {number}: {line!r} is no directive")
+        elif line and not line.startswith("#") and not is_expired:
+            name, equals, value = line.partition("=")
+            _store(found.features, name, value if equals else "true", hides_feature)
+            _store(found.labels, name, value if equals else "true", hides_label)
+            hides_feature, hides_label = False, False
+    return found
+
+
+def _store(into: dict[str, str], name: str, value: str, hides: bool) -> None:
+    if hides:
+        into.pop(name, None)
+    else:
+        into[name] = value
+
+
+def _moment(text: str) -> datetime.datetime | None:
+    try:
+        moment = datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

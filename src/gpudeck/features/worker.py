@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker: reads its host and keeps one NodeFeature, by server-side apply.
+
+It looks when a PCI device comes or goes, when a file in features.d or custom.d changes, and
+every minute, in a thread; the latest look is written as soon as the API server is there. The
+NodeFeature is owned by the Node, not by this pod: it outlives a restart of the worker and goes
+with the node. A source that cannot be read keeps what it gave before: a sick file drops no label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+
+import msgspec
+
+import gpudeck
+from gpudeck import errors, logs
+from gpudeck.api import labels, names
+from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference
+from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureSpec
+from gpudeck.api.resources import NODE, NODE_FEATURE
+from gpudeck.features import labelling, metrics, settings
+from gpudeck.features.settings import Settings
+from gpudeck.features.sources import custom, local, reading
+from gpudeck.host import certificates, pci, uevents
+from gpudeck.host.root import Root
+from gpudeck.kube import reviewing, serving
+from gpudeck.kube.caching import Cache
+from gpudeck.kube.client import Client
+from gpudeck.kube.queueing import Queue
+from gpudeck.kube.watching import Change
+
+_KEY = "nodefeature"
+_STUCK_FACTOR = 4
+_log = logs.get(__name__)
+
+
+def describe(
+    found: reading.Reading, before: reading.Reading | None, given: Settings
+) -> NodeFeature:
+    """Return what the NodeFeature should say. Pure."""
+    known = reading.keep_failed(found, before)
+    known.attributes["system.name"] = {"nodename": given.node_name}
+    own = {labelling.full_name(name): value for name, value in found.labels.items()}
+    return NodeFeature(
+        metadata=ObjectMeta(
+            name=given.node_name,
+            labels={labels.FEATURES_NODE: names.node_label(given.node_name)},
+            annotations={labels.FEATURES_WORKER_VERSION: gpudeck.__version__},
+        ),
+        spec=NodeFeatureSpec(
+            features=known.wire(),
+            labels={**labelling.labels(known, settings.choices(given)), **own},
+        ),
+    )
+
+
+def show(given: Settings) -> None:
+    """Print what the worker would write, and what it could not read."""
+    found = reading.read(Root(given.host_root), given.sources)
+    body = msgspec.json.encode(describe(found, None, given))
+    sys.stdout.write(msgspec.json.format(body).decode() + "\n")
+    for each in found.left_out:
+        sys.stderr.write(f"left out: {each}\n")
+
+
+class Worker:
+    """The parts of the role and what connects them."""
+
+    def __init__(self, given: Settings, api: Client) -> None:
+        self._settings = given
+        self._api = api
+        self._root = Root(given.host_root)
+        self._namespace = given.namespace or api.namespace
+        field = f"metadata.name={given.node_name}"
+        self._nodes = Cache(api, NODE, Meta, field_selector=field, keep=_identity)
+        self._written = Cache(
+            api, NODE_FEATURE, NodeFeature, namespace=self._namespace, field_selector=field
+        )
+        self._queue = Queue("nodefeature", limit_seconds=30.0)
+        self._wanted = asyncio.Event()
+        self._last: reading.Reading | None = None
+        self._body: NodeFeature | None = None
+        self._answer: tuple[NodeFeatureSpec, NodeFeatureSpec] | None = None
+        self._told: tuple[str, ...] = ()
+        self._began: float | None = None
+
+    async def run(self) -> None:
+        """Run every part until one of them fails."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run(), name="node")
+            group.create_task(self._written.run(), name="nodefeature")
+            group.create_task(self._write(), name="writing")
+            group.create_task(self._look_again_and_again(), name="looking")
+            group.create_task(self._watch_bus(), name="bus")
+            group.create_task(self._watch_files(), name="features.d")
+            group.create_task(
+                serving.health(self._settings.health_port, self._hanging), name="health"
+            )
+            group.create_task(
+                serving.metrics(
+                    self._settings.metrics_port,
+                    metrics.text,
+                    guard=reviewing.Guard(self._api, "/metrics"),
+                    certificate=certificates.self_signed,
+                ),
+                name="metrics",
+            )
+
+    def _hanging(self) -> str:
+        limit = _STUCK_FACTOR * self._settings.scan_seconds
+        if self._began is None or time.monotonic() - self._began < limit:
+            return ""
+        return f"a look at the host has taken more than {limit:g} s"
+
+    async def _look_again_and_again(self) -> None:
+        while True:
+            self._wanted.clear()
+            await self._look()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.scan_seconds):
+                    await self._wanted.wait()
+
+    async def _look(self) -> None:
+        self._began = time.monotonic()
+        try:
+            found = await asyncio.to_thread(reading.read, self._root, self._settings.sources)
+        finally:
+            metrics.scan_seconds.observe(time.monotonic() - self._began)
+            self._began = None
+        self._report(found)
+        known = reading.keep_failed(found, self._last)
+        body = describe(found, self._last, self._settings)
+        self._last = reading.Reading(known, found.left_out, ())
+        if body != self._body:
+            self._body = body
+            self._queue.add(_KEY)
+
+    def _report(self, found: reading.Reading) -> None:
+        metrics.left_out.set(len(found.left_out))
+        for name in self._settings.sources:
+            metrics.source_success.labels(name).set(name not in found.failed)
+        for each in found.left_out:
+            if each not in self._told:
+                _log.warning("A part of the host is left out", what=each)
+        self._told = found.left_out
+
+    async def _watch_bus(self) -> None:
+        """Tell of devices that come and go; `bound` is empty, since drivers are no feature."""
+        if not self._root.is_directory(pci.DEVICES):
+            return  # The look every minute finds a bus that comes later.
+        await uevents.watch(
+            self._root,
+            self._wanted.set,
+            bound=lambda: (),
+            poll_seconds=self._settings.poll_seconds,
+        )
+
+    async def _watch_files(self) -> None:
+        """Look at names and times of the files each second: no event tells of them here."""
+        before = _stamps(self._root)
+        while True:
+            await asyncio.sleep(self._settings.poll_seconds)
+            now = _stamps(self._root)
+            if now != before:
+                before = now
+                self._wanted.set()
+
+    async def _write(self) -> None:
+        await self._nodes.synced()
+        await self._written.synced()
+        self._nodes.subscribe(self._node_changed)
+        self._written.subscribe(self._written_changed)
+        await self._queue.work(self._reconcile)
+
+    def _node_changed(self, _change: Change[Meta]) -> None:
+        self._queue.add(_KEY)
+
+    def _written_changed(self, _change: Change[NodeFeature]) -> None:
+        self._queue.add(_KEY)
+
+    async def _reconcile(self, _key: str) -> None:
+        node = self._nodes.objects.get(self._settings.node_name)
+        if self._body is None or node is None:
+            return  # The first look, or the Node, calls again.
+        body = msgspec.structs.replace(
+            self._body,
+            metadata=msgspec.structs.replace(
+                self._body.metadata,
+                namespace=self._namespace,
+                owner_references=[_owner(node)],
+            ),
+        )
+        held = self._written.objects.get(f"{self._namespace}/{self._settings.node_name}")
+        if held is not None and self._is_right(held, body):
+            return
+        try:
+            answer = await self._api.apply(
+                NODE_FEATURE, body, NodeFeature, manager=labels.MANAGER_FEATURES_WORKER
+            )
+        except (errors.ForbiddenError, errors.NotFoundError) as error:
+            # Rights and the kind itself may come later, and no other event would call again.
+            raise errors.UnavailableError(error.message, reason=error.reason) from error
+        self._answer = (body.spec, answer.spec)
+        metrics.writes.labels("nodefeature").inc()
+        _log.info("Wrote the features of the node", labels=len(body.spec.labels or ()))
+
+    def _is_right(self, held: NodeFeature, wanted: NodeFeature) -> bool:
+        """Whether what was asked for is there, also if the API server spells it otherwise."""
+        is_asked = held.spec == wanted.spec or (wanted.spec, held.spec) == self._answer
+        mine, theirs = wanted.metadata, held.metadata
+        return (
+            is_asked
+            and (mine.labels or {}).items() <= (theirs.labels or {}).items()
+            and (mine.annotations or {}).items() <= (theirs.annotations or {}).items()
+            and (theirs.owner_references or []) == mine.owner_references
+        )
+
+
+def _identity(node: Meta) -> Meta:
+    return Meta(metadata=ObjectMeta(name=node.metadata.name, uid=node.metadata.uid))
+
+
+def _owner(node: Meta) -> OwnerReference:
+    return OwnerReference(
+        api_version="v1", kind="Node", name=node.metadata.name, uid=node.metadata.uid or ""
+    )
+
+
+def _stamps(root: Root) -> dict[str, tuple[int, int, int] | None]:
+    found: dict[str, tuple[int, int, int] | None] = {}
+    for folder in (local.FOLDER, custom.FOLDER):
+        with contextlib.suppress(errors.GpudeckError):
+            names = root.list(folder)
+            found.update({f"{folder}/{name}": root.stamp(f"{folder}/{name}") for name in names})
+    return found

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several NodeFeatures and rules of one node: order, overrides, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpudeck.api.meta import ObjectMeta
+from gpudeck.api.nodefeatures import (
+    Attributes,
+    Features,
+    NodeFeature,
+    NodeFeatureGroup,
+    NodeFeatureRule,
+    NodeFeatureSpec,
+)
+from gpudeck.errors import InvalidError
+from gpudeck.features import deciding, grouping, packing, presence
+from gpudeck.features.known import Known
+from gpudeck.features.permitting import Policy
+
+OWN = "gpudeck-system"
+
+
+def feature(name: str, namespace: str = OWN, **labels: str) -> NodeFeature:
+    values = Attributes(elements={"from": name})
+    return NodeFeature(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=namespace,
+            labels={"nfd.node.kubernetes.io/node-name": "n"},
+        ),
+        spec=NodeFeatureSpec(labels=labels, features=Features(attributes={"a.b": values})),
+    )
+
+
+def rule(name: str, *rules: dict[str, Any]) -> NodeFeatureRule:
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"rules": rules}}, NodeFeatureRule)
+
+
+def wanted(
+    features: list[NodeFeature], *rules: NodeFeatureRule, policy: Policy | None = None
+) -> deciding.Wanted:
+    return deciding.wanted(features, deciding.named(rules), OWN, policy or Policy())
+
+
+def test_the_own_namespace_comes_first_and_later_ones_override() -> None:
+    found = wanted(
+        [feature("b", "other", x="2"), feature("z", x="1"), feature("a", "other", x="3")]
+    )
+    assert found.labels == {"feature.node.kubernetes.io/x": "2"}
+    kept = wanted([feature("b", "other", x="2"), feature("z", x="1")],
+                  policy=Policy(allows_overwrite=False))  # fmt: skip
+    assert kept.labels == {"feature.node.kubernetes.io/x": "1"}
+    mine = wanted([feature("b", "other", x="2"), feature("z", x="1")],
+                  policy=Policy(takes_foreign_labels=False))  # fmt: skip
+    assert mine.labels == {"feature.node.kubernetes.io/x": "1"}
+
+
+def test_rules_are_used_by_the_names_of_their_objects() -> None:
+    found = wanted(
+        [feature("a", x="1")],
+        rule("20", {"name": "r", "labels": {"x": "3", "example.com/y": "@a.b.from"}}),
+        rule("10", {"name": "r", "labels": {"x": "2"}}),
+    )
+    assert found.labels == {"feature.node.kubernetes.io/x": "3", "example.com/y": "a"}
+
+
+def test_what_is_refused_takes_nothing_else_along() -> None:
+    found = wanted(
+        [feature("a", **{"kubernetes.io/role": "master", "good": "1"})],
+        rule("r", {"name": "x", "labels": {"example.com/v": "not valid"},
+                   "taints": [{"key": "example.com/t", "effect": "NoSchedule"}]}),
+        policy=Policy(has_taints=True),
+    )  # fmt: skip
+    assert found.labels == {"feature.node.kubernetes.io/good": "1"}
+    assert [each.key for each in found.taints] == ["example.com/t"]
+    said = {each.origin: each.message for each in found.refused}
+    assert "kubernetes.io/role" in said[""]
+    assert "example.com/v" in said["r"]
+
+
+def test_taints_wait_for_the_administrator() -> None:
+    taint = {"key": "example.com/t", "effect": "NoSchedule"}
+    assert wanted([feature("a")], rule("r", {"name": "x", "taints": [taint]})).taints == []
+
+
+def packed(name: str, namespace: str = OWN, **labels: str) -> packing.PackedFeature:
+    """A NodeFeature as it comes from the API server, packed."""
+    given = msgspec.json.encode(feature(name, namespace, **labels))
+    found = packing.pack(msgspec.json.decode(given, type=packing.PackedFeature))
+    assert found is not None
+    return found
+
+
+def test_a_feature_is_the_same_after_packing() -> None:
+    assert packing.unpack(packed("a", x="1")) == feature("a", x="1")
+
+
+def test_a_feature_without_a_node_or_a_readable_spec_is_left_out() -> None:
+    for text in (
+        b'{"metadata":{"name":"a","namespace":"b"},"spec":{}}',
+        b'{"metadata":{"name":"a","namespace":"b","labels":'
+        b'{"nfd.node.kubernetes.io/node-name":"n"}},"spec":{"labels":[1]}}',
+    ):
+        assert packing.pack(msgspec.json.decode(text, type=packing.PackedFeature)) is None
+
+
+def test_a_feature_that_is_gone_counts_for_a_while() -> None:
+    held = presence.Presence(30)
+    held.begin(0)
+    one, two = packed("a"), packed("b", "other")
+    held.change("own/a", None, one, 0)
+    held.change("other/b", None, two, 0)
+    held.change("own/a", one, None, 100)
+    assert held.of("n", 110) == ([one, two], 20)
+    assert held.of("n", 130) == ([two], None)
+    held.change("own/a", None, one, 131)
+    assert len(held.of("n", 132)[0]) == 2
+
+
+def test_a_feature_that_returns_in_time_counts_on() -> None:
+    held = presence.Presence(30)
+    one = packed("a", x="1")
+    held.change("own/a", None, one, 0)
+    held.change("own/a", one, None, 100)
+    new = packed("a", x="2")
+    held.change("own/a", None, new, 120)
+    assert held.of("n", 500) == ([new], None)
+
+
+def test_a_node_without_any_is_left_alone_after_the_start() -> None:
+    held = presence.Presence(30)
+    held.begin(1000)
+    assert held.patience(1010) == 20
+    assert held.patience(1030) is None
+
+
+def test_a_group_lists_its_nodes_or_says_what_is_wrong() -> None:
+    def group(op: str) -> NodeFeatureGroup:
+        terms = [{"feature": "a.b", "matchExpressions": {"from": {"op": op}}}]
+        rules = [{"name": "x", "matchFeatures": terms}]
+        return msgspec.convert(
+            {"metadata": {"name": "g"}, "spec": {"featureGroupRules": rules}}, NodeFeatureGroup
+        )
+
+    known = Known(attributes={"a.b": {"from": "x"}})
+    assert grouping.is_member(group("Exists"), known)
+    assert not grouping.is_member(group("Exists"), Known())
+    with pytest.raises(InvalidError, match=r"spec\.featureGroupRules\[0\]"):
+        grouping.is_member(group("Near"), known)
+    assert [each.name for each in grouping.status(["b", "a"]).nodes or ()] == ["a", "b"]

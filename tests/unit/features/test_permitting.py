@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What features may give a Node: namespaces allowed and denied, names and values."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudeck.api.core import Taint
+from gpudeck.errors import InvalidError
+from gpudeck.features import permitting
+from gpudeck.features.known import Known
+from gpudeck.features.permitting import Policy
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "expected"),
+    [
+        ("feature.node.kubernetes.io/x", Policy(), True),
+        ("gpu.feature.node.kubernetes.io/x", Policy(), True),
+        ("profile.node.kubernetes.io/x", Policy(), True),
+        ("nvidia.com/gpu.count", Policy(), True),
+        ("kubernetes.io/x", Policy(), False),
+        ("node-role.kubernetes.io/control-plane", Policy(), False),
+        ("kubelet.kubernetes.io/x", Policy(extra_namespaces=("kubelet.kubernetes.io",)), True),
+        ("example.com/x", Policy(denied_namespaces=("example.com",)), False),
+        ("a.example.com/x", Policy(denied_namespaces=("*.example.com",)), False),
+        ("example.com/x", Policy(denied_namespaces=("*.example.com",)), True),
+        ("nvidia.com/x", Policy(denied_namespaces=("*",)), False),
+        (
+            "nvidia.com/x",
+            Policy(denied_namespaces=("*",), extra_namespaces=("nvidia.com",)),
+            True,
+        ),
+        ("feature.node.kubernetes.io/x", Policy(denied_namespaces=("*",)), True),
+        ("example.com/gpu.count", Policy(whitelist="^gpu"), True),
+        ("example.com/cpu.count", Policy(whitelist="^gpu"), False),
+        ("gpu.deckhouse.io/present", Policy(), True),
+        ("gpu.deckhouse.io/vendor", Policy(), False),
+        ("unprefixed", Policy(), False),
+        ("example.com/-x", Policy(), False),
+        ("Example.com/x", Policy(), False),
+        ("example.com/" + "x" * 64, Policy(), False),
+    ],
+)
+def test_a_label_is_permitted_by_its_name(name: str, policy: Policy, expected: bool) -> None:
+    if expected:
+        permitting.label(name, "true", policy)
+        return
+    with pytest.raises(InvalidError, match="allowed:"):
+        permitting.label(name, "true", policy)
+
+
+@pytest.mark.parametrize("value", ["x" * 64, "a b", "-a", "a/b", "{}"])
+def test_a_value_that_no_label_can_have_is_refused_by_name(value: str) -> None:
+    with pytest.raises(InvalidError, match=r"label example\.com/x"):
+        permitting.label("example.com/x", value, Policy())
+
+
+def test_annotations_and_resources_keep_out_of_what_is_kubernetes_own() -> None:
+    permitting.annotation("example.com/x", "any text")
+    permitting.annotation("feature.node.kubernetes.io/x", "any text")
+    permitting.extended_resource("example.com/cards", "4")
+    for name in ("kubernetes.io/x", "node.alpha.kubernetes.io/ttl", "x"):
+        with pytest.raises(InvalidError):
+            permitting.annotation(name, "0")
+        with pytest.raises(InvalidError):
+            permitting.extended_resource(name, "1")
+    with pytest.raises(InvalidError, match="1024 bytes"):
+        permitting.annotation("example.com/x", "x" * 1025)
+    with pytest.raises(InvalidError, match="quantity"):
+        permitting.extended_resource("example.com/cards", "four")
+
+
+def test_a_taint_needs_an_effect_and_a_name_of_its_own() -> None:
+    permitting.taint(Taint(key="example.com/gpu", value="true", effect="NoSchedule"))
+    for bad in (
+        Taint(key="node.kubernetes.io/unreachable", effect="NoExecute"),
+        Taint(key="example.com/gpu", effect="Never"),
+        Taint(key="gpu", effect="NoSchedule"),
+    ):
+        with pytest.raises(InvalidError):
+            permitting.taint(bad)
+
+
+def test_a_value_can_be_taken_from_what_was_found() -> None:
+    known = Known(attributes={"local.feature": {"my.cards": "4"}})
+    assert permitting.resolved("x", "@local.feature.my.cards", known) == "4"
+    assert permitting.resolved("x", "plain", known) == "plain"
+    with pytest.raises(InvalidError, match=r"@local\.feature\.other"):
+        permitting.resolved("x", "@local.feature.other", known)
