@@ -130,6 +130,14 @@ class ShareSupport(Value, frozen=True):
     """Why not, in one sentence, where `memory_limits` is False."""
 
 
+class Link(Value, frozen=True):
+    """Fast links of a card that lead to one place."""
+
+    peer: str
+    """Address of the card at the other end; empty for a switch."""
+    count: int
+
+
 class CardReading(Value, frozen=True):
     """All that the library tells of one card now. What it does not know is None or empty."""
 
@@ -151,6 +159,8 @@ class CardReading(Value, frozen=True):
     dynamic: bool = False
     """The mode changes without a reset of the card, so that partitions are made on demand."""
     partitions: tuple[Partition, ...] = ()
+    links: tuple[Link, ...] = ()
+    """Links between cards beside PCIe (NVLink) that are up, by peer."""
     share_support: ShareSupport = ShareSupport()
     mps_shares: tuple[str, ...] = ()
     """Ids of the shares that joined the card's MPS daemon and have not left it."""

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kubelet is answered when a container gets devices.
+
+Pure, and without the maker's library, files or the API server: whatever is away, pods
+go on starting. Names of variables, mounts and annotations are those that NVIDIA's
+container toolkit reads (device plugin 0.20).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from gpudeck.deviceplugin import offering
+from gpudeck.errors import InvalidError, UnavailableError
+from gpudeck.pluginconfig import model
+from gpudeck.vendors import contract
+
+CDI_VENDOR = "k8s.device-plugin.nvidia.com"
+CDI_CLASS = "gpu"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+_MOUNTED = "/var/run/nvidia-container-devices"
+_IMEX = "NVIDIA_IMEX_CHANNELS"
+
+
+class Way(model.Value, frozen=True):
+    """How containers are told of their devices; every flag has its value."""
+
+    strategies: tuple[model.ListStrategy, ...] = (model.ListStrategy.ENVVAR,)
+    ids: model.IdStrategy = model.IdStrategy.UUID
+    annotation_prefix: str = "cdi.k8s.io/"
+    pass_device_specs: bool = False
+    imex_channels: tuple[int, ...] = ()
+    features: tuple[str, ...] = ()
+    """Of `gdrcopy`, `gds`, `mofed`: those that every container with a card has."""
+
+
+class Mount(model.Value, frozen=True):
+    container_path: str
+    host_path: str
+
+
+class Answer(model.Value, frozen=True):
+    """For one container."""
+
+    envs: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    nodes: tuple[contract.DeviceNode, ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+
+
+class Ready(model.Value, frozen=True):
+    """What was found out before about each unit of the node."""
+
+    nodes: tuple[tuple[str, tuple[contract.DeviceNode, ...]], ...] = ()
+    """The device nodes of units, by id, with those that all need."""
+    named: tuple[str, ...] = ()
+    """Ids of the units that the CDI file on disk has."""
+    unready: tuple[tuple[str, str], ...] = ()
+    """Why a unit is not in it, by id."""
+    extras: tuple[str, ...] = ()
+    """Fully qualified CDI devices besides the cards: channels, features."""
+
+
+def answer(resource: offering.Resource, ids: Sequence[str], *, way: Way, ready: Ready) -> Answer:
+    """The answer for one container.
+
+    Raises InvalidError for ids that the resource has not, and for more replicas than a container
+    may have; UnavailableError where a device cannot be named to the runtime now.
+    """
+    known = {device.id: device.unit for device in resource.devices}
+    unknown = [each for each in ids if each not in known]
+    if unknown or not ids:
+        raise _refusal(
+            "devices_ids", unknown or list(ids), f"devices of {resource.name}", "DeviceUnknown"
+        )
+    if resource.single_only and len(ids) > 1 and any(offering.REPLICA in each for each in ids):
+        raise InvalidError(
+            f"a container asks for {len(ids)} of {resource.name}; allowed: 1. It is shared, so "
+            "more of it gives no larger part of a card (failRequestsGreaterThanOne is set).",
+            reason="SharedRequestTooLarge",
+            field=resource.name,
+            allowed="1",
+        )
+    units = list({known[each].id: known[each] for each in ids}.values())
+    names = [unit.index if way.ids is model.IdStrategy.INDEX else unit.id for unit in units]
+    strategies = way.strategies
+    envs: list[tuple[str, str]] = []
+    mounts: list[Mount] = []
+    if model.ListStrategy.ENVVAR in strategies:
+        envs.append((VISIBLE, ",".join(names)))
+        if way.imex_channels:
+            envs.append((_IMEX, ",".join(map(str, way.imex_channels))))
+    if model.ListStrategy.VOLUME_MOUNTS in strategies:
+        # NVIDIA's runtime takes the list from the mounts when the variable names their folder.
+        envs = [(VISIBLE, _MOUNTED)] + [each for each in envs if each[0] != VISIBLE]
+        mounts = _mounts(names, way)
+    if not model.CDI.issuperset(strategies):
+        envs += [(f"NVIDIA_{each.upper()}", "enabled") for each in way.features]
+    qualified = _qualified(units, resource, way, ready)
+    return Answer(
+        envs=tuple(envs),
+        mounts=tuple(mounts),
+        nodes=_nodes(units, ready) if way.pass_device_specs else (),
+        annotations=_annotations(ids, qualified, way),
+        cdi_devices=qualified if model.ListStrategy.CDI_CRI in strategies else (),
+    )
+
+
+def cdi_name(unit: offering.Unit, way: Way, *, limited: bool = False) -> str:
+    """The name of a unit in the CDI file; `limited` with the memory of one replica."""
+    name = unit.index if way.ids is model.IdStrategy.INDEX else unit.id
+    return f"{name}-limited" if limited else name
+
+
+def cdi_device(name: str) -> str:
+    """The fully qualified name."""
+    return f"{CDI_VENDOR}/{CDI_CLASS}={name}"
+
+
+def _qualified(
+    units: Iterable[offering.Unit], resource: offering.Resource, way: Way, ready: Ready
+) -> tuple[str, ...]:
+    if model.CDI.isdisjoint(way.strategies):
+        return ()
+    limited = {unit_id for unit_id, _ in resource.limits}
+    why = dict(ready.unready)
+    found = []
+    for unit in units:
+        if unit.id not in ready.named:
+            reason = why.get(unit.id, f"{unit.id} is not in the node's CDI file yet.")
+            raise UnavailableError(f"{resource.name}: {reason}", reason="DeviceNotNamed")
+        found.append(cdi_device(cdi_name(unit, way, limited=unit.id in limited)))
+    return (*found, *ready.extras)
+
+
+def _mounts(names: Iterable[str], way: Way) -> list[Mount]:
+    paths = [f"{_MOUNTED}/{each}" for each in names]
+    paths += [f"{_MOUNTED}/imex/{each}" for each in way.imex_channels]
+    return [Mount(container_path=path, host_path="/dev/null") for path in paths]
+
+
+def _nodes(units: Iterable[offering.Unit], ready: Ready) -> tuple[contract.DeviceNode, ...]:
+    known = dict(ready.nodes)
+    nodes = [node for unit in units for node in known.get(unit.id, ())]
+    return tuple({node.path: node for node in nodes}.values())
+
+
+def _annotations(
+    ids: Sequence[str], qualified: Sequence[str], way: Way
+) -> tuple[tuple[str, str], ...]:
+    if model.ListStrategy.CDI_ANNOTATIONS not in way.strategies:
+        return ()
+    # Two containers of a pod must not have one key; the ids are the container's own.
+    digest = hashlib.sha256(",".join(sorted(ids)).encode()).hexdigest()[:32]
+    key = f"{way.annotation_prefix}nvidia-device-plugin_{digest}"
+    return ((key, ",".join(qualified)),)
+
+
+def _refusal(field: str, value: object, allowed: str, reason: str) -> InvalidError:
+    return InvalidError(
+        f"{field}: {value!r} is not valid; allowed: {allowed}",
+        reason=reason,
+        field=field,
+        allowed=allowed,
+    )
