@@ -25,11 +25,12 @@ _PACKAGES = {
     "dra-plugin": "gpudeck.dra",
     "adapter": "gpudeck.adapter",
     "mps-control": "gpudeck.vendors.nvidia.mps",
+    "device-plugin": "gpudeck.deviceplugin",
 }
 _ARGUMENTS = {"adapter": "vendor"}
 """The setting of a process that is given as a word, not as an option."""
-_PLAIN_LOOP = ("adapter", "mps-control")
-"""They serve no TLS, and start children: uvloop does so by fork(), which gRPC warns about."""
+_PLAIN_LOOP = ("adapter", "mps-control", "device-plugin")
+"""They start children: uvloop does so by fork(), which gRPC warns about."""
 
 
 def command(name: str, meaning: str) -> click.Command:

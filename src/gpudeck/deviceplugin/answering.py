@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
+from gpudeck.api import quantities
 from gpudeck.deviceplugin import offering
 from gpudeck.errors import InvalidError, UnavailableError
 from gpudeck.pluginconfig import model
@@ -108,10 +109,27 @@ def answer(resource: offering.Resource, ids: Sequence[str], *, way: Way, ready: 
     )
 
 
-def cdi_name(unit: offering.Unit, way: Way, *, limited: bool = False) -> str:
-    """The name of a unit in the CDI file; `limited` with the memory of one replica."""
+def cdi_name(unit: offering.Unit, way: Way, memory_bytes: int | None = None) -> str:
+    """The name of a unit in the CDI file, or of a part of it with an amount of memory.
+
+    The amount is in the name, for a runtime may keep what it read of a name that it knows.
+    """
     name = unit.index if way.ids is model.IdStrategy.INDEX else unit.id
-    return f"{name}-limited" if limited else name
+    return name if memory_bytes is None else f"{name}-{memory_bytes >> 20}Mi"
+
+
+def limit_bytes(resource: offering.Resource, unit: offering.Unit) -> int | None:
+    """The memory of one replica of a unit, None where it is not limited.
+
+    Partitions have their own memory, and the driver keeps no limits within one (NVML 13).
+    """
+    limit = dict(resource.limits).get(unit.id)
+    memory = unit.card.memory_bytes
+    if limit is None or unit.partition is not None:
+        return None
+    if limit == "equal":
+        return memory // resource.replicas if memory is not None else None
+    return quantities.parse(limit)
 
 
 def cdi_device(name: str) -> str:
@@ -124,14 +142,13 @@ def _qualified(
 ) -> tuple[str, ...]:
     if model.CDI.isdisjoint(way.strategies):
         return ()
-    limited = {unit_id for unit_id, _ in resource.limits}
     why = dict(ready.unready)
     found = []
     for unit in units:
         if unit.id not in ready.named:
             reason = why.get(unit.id, f"{unit.id} is not in the node's CDI file yet.")
             raise UnavailableError(f"{resource.name}: {reason}", reason="DeviceNotNamed")
-        found.append(cdi_device(cdi_name(unit, way, limited=unit.id in limited)))
+        found.append(cdi_device(cdi_name(unit, way, limit_bytes(resource, unit))))
     return (*found, *ready.extras)
 
 
