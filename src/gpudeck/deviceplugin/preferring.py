@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gpudeck.deviceplugin import offering
 from gpudeck.errors import InvalidError
@@ -45,34 +45,84 @@ def best_connected(
         return list(available)
     if len(available) > EXACT_CARDS:
         return _grown(available, required, size, score)
-    kinds = _kinds(available, score)
-    best: tuple[tuple[int, int], list[str]] | None = None
-    for chosen in _choices(kinds, set(required), size):
-        taken = set(chosen)
-        rest = [each for each in available if each not in taken]
-        value = (_total(chosen, score), _total(rest, score))
-        ordered = [each for each in available if each in taken]
-        if best is None or value > best[0] or (value == best[0] and _first(ordered, best[1])):
-            best = (value, ordered)
-    return best[1] if best is not None else []
+    return _Search(available, required, size, score).best()
 
 
-def _first(ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    return list(ours) < list(theirs)
+class _Search:
+    """Looks at every set that differs from all others by more than an exchange of equals.
+
+    Cards are numbers in the order of `available`. A set is worth its pairs' scores, then (to
+    leave a well connected rest) little connection of its cards to all, then being early in order:
+    of sets of one size the bits, first card highest, compare as the ordered lists do.
+    """
+
+    def __init__(
+        self, available: Sequence[str], required: Sequence[str], size: int, score: Score
+    ) -> None:
+        self._cards = available
+        count = len(available)
+        self._scores = [
+            [score(one, other) if one != other else 0 for other in available] for one in available
+        ]
+        self._degrees = [sum(row) for row in self._scores]
+        self._bits = [1 << (count - 1 - number) for number in range(count)]
+        fixed = set(required)
+        self._fixed = [number for number in range(count) if available[number] in fixed]
+        self._size = size
+        self._kinds = [
+            [number for number in kind if available[number] not in fixed]
+            for kind in _kinds(self._scores)
+        ]
+        self._best = (-1, 0, 0)
+
+    def best(self) -> list[str]:
+        """The best set, in order."""
+        pairs = sum(
+            self._scores[one][other] for one, other in itertools.combinations(self._fixed, 2)
+        )
+        degrees = sum(self._degrees[each] for each in self._fixed)
+        bits = sum(self._bits[each] for each in self._fixed)
+        self._take(0, list(self._fixed), (pairs, -degrees, bits))
+        return [
+            card for card, bit in zip(self._cards, self._bits, strict=True) if self._best[2] & bit
+        ]
+
+    def _take(self, kind: int, chosen: list[int], value: tuple[int, int, int]) -> None:
+        """Take none, one, two … of a kind, and go on with the next."""
+        missing = self._size - len(chosen)
+        if not missing:
+            self._best = max(self._best, value)
+            return
+        if kind == len(self._kinds):
+            return
+        room = sum(len(each) for each in self._kinds[kind + 1 :])
+        start = len(chosen)
+        pairs, degrees, bits = value
+        for count in range(min(missing, len(self._kinds[kind])) + 1):
+            if count:
+                card = self._kinds[kind][count - 1]
+                row = self._scores[card]
+                pairs += sum([row[each] for each in chosen])
+                degrees -= self._degrees[card]
+                bits += self._bits[card]
+                chosen.append(card)
+            if missing - count <= room:
+                self._take(kind + 1, chosen, (pairs, degrees, bits))
+        del chosen[start:]
 
 
-def _kinds(cards: Sequence[str], score: Score) -> list[list[str]]:
+def _kinds(scores: Sequence[Sequence[int]]) -> list[list[int]]:
     """Groups of cards that every other card is connected to in the same way.
 
     Being so is transitive: whether two cards belong together can be asked of any of a group.
     """
-    kinds: list[list[str]] = []
-    for card in cards:
+    kinds: list[list[int]] = []
+    for card, row in enumerate(scores):
         for kind in kinds:
             other = kind[0]
             if all(
-                score(card, each) == score(other, each)
-                for each in cards
+                row[each] == scores[other][each]
+                for each in range(len(scores))
                 if each not in (card, other)
             ):
                 kind.append(card)
@@ -80,35 +130,6 @@ def _kinds(cards: Sequence[str], score: Score) -> list[list[str]]:
         else:
             kinds.append([card])
     return kinds
-
-
-def _choices(kinds: Sequence[Sequence[str]], required: set[str], size: int) -> Iterator[list[str]]:
-    """Every set of `size` cards that differs from all others by more than an exchange of equals."""
-    needed = [[card for card in kind if card in required] for kind in kinds]
-    free = [[card for card in kind if card not in required] for kind in kinds]
-    left = size - sum(len(each) for each in needed)
-    fixed = [card for each in needed for card in each]
-    for counts in _counts([len(each) for each in free], left):
-        picked = itertools.chain.from_iterable(
-            each[:count] for each, count in zip(free, counts, strict=True)
-        )
-        yield [*fixed, *picked]
-
-
-def _counts(limits: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:
-    """Every way to make `total` of one number for each limit, larger ones first."""
-    if not limits:
-        if total == 0:
-            yield ()
-        return
-    room = sum(limits[1:])
-    for count in range(min(limits[0], total), max(0, total - room) - 1, -1):
-        for rest in _counts(limits[1:], total - count):
-            yield (count, *rest)
-
-
-def _total(cards: Sequence[str], score: Score) -> int:
-    return sum(score(one, other) for one, other in itertools.combinations(cards, 2))
 
 
 def _grown(available: Sequence[str], required: Sequence[str], size: int, score: Score) -> list[str]:

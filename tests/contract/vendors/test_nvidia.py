@@ -449,3 +449,22 @@ async def test_a_card_that_comes_back_to_the_bus_has_no_partitions(
     hopper.lose(0)
     hopper.find(0)
     assert (await read_all(hopper))[0].partitions == ()
+
+
+@pytest.mark.parametrize("name", ["h100-x8", "v100-x8", "t4-x4"])
+async def test_links_lead_to_switches_or_from_card_to_card(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    bench = benches.NvidiaBench(tmp_path, monkeypatch, name)
+    cards, topology = bench.machine.cards, bench.machine.nvlink
+    for number, reading in enumerate(await read_all(bench)):
+        expected = {
+            (cards[pair.end if pair.start == number else pair.start].address, pair.links)
+            for pair in topology.pairs
+            if number in (pair.start, pair.end)
+        }
+        if topology.has_switches:
+            expected = {("", 18)}
+        assert {(link.peer, link.count) for link in reading.links} == expected
