@@ -39,6 +39,7 @@ class Way(model.Value, frozen=True):
 class Mount(model.Value, frozen=True):
     container_path: str
     host_path: str
+    read_only: bool = True
 
 
 class Answer(model.Value, frozen=True):
@@ -51,6 +52,13 @@ class Answer(model.Value, frozen=True):
     cdi_devices: tuple[str, ...] = ()
 
 
+class Addition(model.Value, frozen=True):
+    """What a replica needs where the runtime reads no CDI file."""
+
+    envs: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
+
+
 class Ready(model.Value, frozen=True):
     """What was found out before about each unit of the node."""
 
@@ -60,6 +68,8 @@ class Ready(model.Value, frozen=True):
     """Ids of the units that the CDI file on disk has."""
     unready: tuple[tuple[str, str], ...] = ()
     """Why a unit is not in it, by id."""
+    additions: tuple[tuple[str, Addition], ...] = ()
+    """What replicas need besides their unit, by id of the unit."""
     extras: tuple[str, ...] = ()
     """Fully qualified CDI devices besides the cards: channels, features."""
 
@@ -70,6 +80,40 @@ def answer(resource: offering.Resource, ids: Sequence[str], *, way: Way, ready: 
     Raises InvalidError for ids that the resource has not, and for more replicas than a container
     may have; UnavailableError where a device cannot be named to the runtime now.
     """
+    units = _units(resource, ids)
+    names = [unit.index if way.ids is model.IdStrategy.INDEX else unit.id for unit in units]
+    strategies = way.strategies
+    envs: list[tuple[str, str]] = []
+    mounts: list[Mount] = []
+    if model.ListStrategy.ENVVAR in strategies:
+        envs.append((VISIBLE, ",".join(names)))
+        if way.imex_channels:
+            envs.append((_IMEX, ",".join(map(str, way.imex_channels))))
+    if model.ListStrategy.VOLUME_MOUNTS in strategies:
+        # NVIDIA's runtime takes the list from the mounts when the variable names their folder.
+        envs = [(VISIBLE, _MOUNTED)] + [each for each in envs if each[0] != VISIBLE]
+        mounts = _mounts(names, way)
+    if model.CDI.isdisjoint(strategies):
+        added = dict(ready.additions)
+        for unit in units:
+            if part(resource, unit) is not None:
+                addition = added.get(unit.id, Addition())
+                envs += addition.envs
+                mounts += addition.mounts
+    if not model.CDI.issuperset(strategies):
+        envs += [(f"NVIDIA_{each.upper()}", "enabled") for each in way.features]
+    qualified = _qualified(units, resource, way, ready)
+    return Answer(
+        envs=tuple(envs),
+        mounts=tuple(mounts),
+        nodes=_nodes(units, ready) if way.pass_device_specs else (),
+        annotations=_annotations(ids, qualified, way),
+        cdi_devices=qualified if model.ListStrategy.CDI_CRI in strategies else (),
+    )
+
+
+def _units(resource: offering.Resource, ids: Sequence[str]) -> list[offering.Unit]:
+    """The units of the devices that a container gets, if it may have them."""
     known = {device.id: device.unit for device in resource.devices}
     unknown = [each for each in ids if each not in known]
     if unknown or not ids:
@@ -85,51 +129,61 @@ def answer(resource: offering.Resource, ids: Sequence[str], *, way: Way, ready: 
             allowed="1",
         )
     units = list({known[each].id: known[each] for each in ids}.values())
-    names = [unit.index if way.ids is model.IdStrategy.INDEX else unit.id for unit in units]
-    strategies = way.strategies
-    envs: list[tuple[str, str]] = []
-    mounts: list[Mount] = []
-    if model.ListStrategy.ENVVAR in strategies:
-        envs.append((VISIBLE, ",".join(names)))
-        if way.imex_channels:
-            envs.append((_IMEX, ",".join(map(str, way.imex_channels))))
-    if model.ListStrategy.VOLUME_MOUNTS in strategies:
-        # NVIDIA's runtime takes the list from the mounts when the variable names their folder.
-        envs = [(VISIBLE, _MOUNTED)] + [each for each in envs if each[0] != VISIBLE]
-        mounts = _mounts(names, way)
-    if not model.CDI.issuperset(strategies):
-        envs += [(f"NVIDIA_{each.upper()}", "enabled") for each in way.features]
-    qualified = _qualified(units, resource, way, ready)
-    return Answer(
-        envs=tuple(envs),
-        mounts=tuple(mounts),
-        nodes=_nodes(units, ready) if way.pass_device_specs else (),
-        annotations=_annotations(ids, qualified, way),
-        cdi_devices=qualified if model.ListStrategy.CDI_CRI in strategies else (),
-    )
+    if resource.strategy is model.Strategy.MPS and len(units) > 1:
+        raise InvalidError(
+            f"a container asks for replicas of {len(units)} cards of {resource.name}; allowed: of "
+            "one, for a process finds one MPS daemon.",
+            reason="SharedRequestTooLarge",
+            field=resource.name,
+            allowed="1",
+        )
+    return units
 
 
-def cdi_name(unit: offering.Unit, way: Way, memory_bytes: int | None = None) -> str:
-    """The name of a unit in the CDI file, or of a part of it with an amount of memory.
+class Part(model.Value, frozen=True):
+    """What one replica may take of its unit."""
 
-    The amount is in the name, for a runtime may keep what it read of a name that it knows.
-    """
-    name = unit.index if way.ids is model.IdStrategy.INDEX else unit.id
-    return name if memory_bytes is None else f"{name}-{memory_bytes >> 20}Mi"
+    strategy: model.Strategy
+    memory_bytes: int | None = None
+    cores: int | None = None
+    """Percent of the multiprocessors."""
+
+    @property
+    def suffix(self) -> str:
+        """Tells it in names: a runtime may keep what it read of a name that it knows."""
+        words = ["mps"] if self.strategy is model.Strategy.MPS else []
+        words += [f"{self.memory_bytes >> 20}Mi"] if self.memory_bytes is not None else []
+        words += [str(self.cores)] if self.cores is not None else []
+        return "-" + "-".join(words)
 
 
-def limit_bytes(resource: offering.Resource, unit: offering.Unit) -> int | None:
-    """The memory of one replica of a unit, None where it is not limited.
+def part(resource: offering.Resource, unit: offering.Unit) -> Part | None:
+    """What a replica of a unit may take; None where it has all that it can get.
 
     Partitions have their own memory, and the driver keeps no limits within one (NVML 13).
+    By MPS each has an equal part unless told else, as with NVIDIA's device plugin 0.20.
     """
-    limit = dict(resource.limits).get(unit.id)
-    memory = unit.card.memory_bytes
-    if limit is None or unit.partition is not None:
+    if resource.strategy is None or unit.partition is not None:
         return None
+    if f"{unit.id}{offering.REPLICA}0" not in {each.id for each in resource.devices}:
+        return None
+    is_mps = resource.strategy is model.Strategy.MPS
+    limit = dict(resource.limits).get(unit.id, "equal" if is_mps else "")
+    memory = unit.card.memory_bytes
+    amount = None
     if limit == "equal":
-        return memory // resource.replicas if memory is not None else None
-    return quantities.parse(limit)
+        amount = memory // resource.replicas if memory is not None else None
+    elif limit:
+        amount = quantities.parse(limit)
+    if is_mps:
+        return Part(strategy=resource.strategy, memory_bytes=amount, cores=100 // resource.replicas)
+    return Part(strategy=resource.strategy, memory_bytes=amount) if amount is not None else None
+
+
+def cdi_name(unit: offering.Unit, way: Way, limited: Part | None = None) -> str:
+    """The name of a unit in the CDI file, or of a part of it."""
+    name = unit.index if way.ids is model.IdStrategy.INDEX else unit.id
+    return name if limited is None else name + limited.suffix
 
 
 def cdi_device(name: str) -> str:
@@ -148,7 +202,7 @@ def _qualified(
         if unit.id not in ready.named:
             reason = why.get(unit.id, f"{unit.id} is not in the node's CDI file yet.")
             raise UnavailableError(f"{resource.name}: {reason}", reason="DeviceNotNamed")
-        found.append(cdi_device(cdi_name(unit, way, limit_bytes(resource, unit))))
+        found.append(cdi_device(cdi_name(unit, way, part(resource, unit))))
     return (*found, *ready.extras)
 
 

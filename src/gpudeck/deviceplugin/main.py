@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from gpudeck import errors, logs
 from gpudeck.deviceplugin import (
     answering,
     configuring,
+    daemons,
     metrics,
     occupying,
     offering,
@@ -71,6 +73,7 @@ class Process:
         self._selected: selecting.Selected | None = None
         self._wake = asyncio.Event()
         self._stood = time.monotonic()
+        self._changing: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Run every part until one of them fails."""
@@ -147,10 +150,32 @@ class Process:
             # First take back, then ask: the kubelet cannot hand out meanwhile what was asked for.
             both = standing.between(before.offer, offer)
             self._plugins.show(standing.replaced(new, offer=both, withheld=before.withheld))
-        withheld = occupying.withheld(offer, await self._held())
+        held = await self._held()
+        withheld = occupying.withheld(offer, held)
+        for address, action in daemons.steps(
+            offer, inventory, held=held, withheld=withheld
+        ).items():
+            self._change(address, action)
+        pending = await asyncio.to_thread(specs.pending, self._vendor, offer)
+        withheld |= daemons.unready(offer, pending)
         self._plugins.show(standing.replaced(new, offer=offer, withheld=tuple(sorted(withheld))))
-        self._reporter.show(selected, (*offer.problems, *found.problems))
+        self._reporter.show(selected, (*offer.problems, *found.problems, *_waiting(pending)))
         self._tell(before, withheld)
+
+    def _change(self, address: str, action: contract.Action) -> None:
+        """Change a card beside all else; the inventory that comes of it makes us stand anew."""
+        if address not in self._changing:
+            self._changing[address] = asyncio.create_task(self._act(address, action))
+
+    async def _act(self, address: str, action: contract.Action) -> None:
+        try:
+            await self._supervisor.act(address, action)
+        except errors.GpudeckError as error:
+            log.warning("A card was not changed", card=address, error=error)
+            await asyncio.sleep(HELD_SECONDS)
+        finally:
+            del self._changing[address]
+            self._wake.set()
 
     def _tell(self, before: standing.Standing, withheld: dict[tuple[str, str], str]) -> None:
         for key in sorted(set(withheld) - set(before.withheld)):
@@ -187,6 +212,10 @@ class Process:
             files.write_atomic(path, content, mode=0o644)
             log.info("Wrote a CDI spec", path=path)
         return found
+
+
+def _waiting(pending: Mapping[str, str]) -> list[offering.Problem]:
+    return [offering.Problem(reason="MpsNotReady", message=each) for each in pending.values()]
 
 
 def _content(path: Path) -> bytes | None:

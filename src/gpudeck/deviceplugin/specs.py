@@ -53,41 +53,99 @@ class _Collected:
         """Of every unit that is offered, whether or not it can be given now."""
         self.shared: contract.Edits | None = None
         self.nodes: dict[str, tuple[contract.DeviceNode, ...]] = {}
+        self.additions: dict[str, answering.Addition] = {}
         self.unready: dict[str, str] = {}
         self.problems: dict[str, offering.Problem] = {}
 
-    def take(self, unit: offering.Unit, limit: int | None) -> None:
+    def take(self, unit: offering.Unit, part: answering.Part | None) -> None:
         """Ask about a unit; what goes wrong is noted and costs no other one anything."""
         self.names.add(answering.cdi_name(unit, self._way))
         try:
-            self._take(unit, limit)
+            self._take(unit, part)
         except GpudeckError as error:
             self.unready[unit.id] = error.message
             self.problems[unit.id] = offering.Problem(reason=error.reason, message=error.message)
 
-    def _take(self, unit: offering.Unit, limit: int | None) -> None:
+    def _take(self, unit: offering.Unit, part: answering.Part | None) -> None:
         card = unit.card
         if unit.partition is None and card.mode is contract.PartitioningMode.ENABLED:
             # The strategy `none` offers cards whole whatever their mode is.
             card = msgspec.structs.replace(card, mode=contract.PartitioningMode.NOT_AVAILABLE)
         uses = [contract.Use(card=card, partition=unit.partition)]
-        if limit is not None:
-            share = contract.Share(share_id=f"{unit.id}-{limit}", memory_bytes=limit)
-            uses.append(contract.Use(card=card, share=share))
+        if part is not None:
+            uses.append(contract.Use(card=card, share=share_of(unit, part)))
         answer = self._vendor.inject(uses, driver_version=self._version, hook_path=self._hook_path)
         own = answer.uses[0].edits
         self.shared = answer.shared
         self.devices[answering.cdi_name(unit, self._way)] = edits(own)
         self.nodes[unit.id] = (*answer.shared.device_nodes, *own.device_nodes)
-        if limit is None:
-            return
-        limited = answer.uses[1]
-        self.devices[answering.cdi_name(unit, self._way, limit)] = edits(limited.edits)
-        if not limited.limits_memory:
-            why = limited.limits_memory_message or "The driver keeps no limit."
+        if part is not None:
+            self._take_part(unit, part, own, answer.uses[1])
+
+    def _take_part(
+        self,
+        unit: offering.Unit,
+        part: answering.Part,
+        own: contract.Edits,
+        found: contract.UseEdits,
+    ) -> None:
+        self.devices[answering.cdi_name(unit, self._way, part)] = edits(found.edits)
+        added = [each for each in found.edits.mounts if each not in own.mounts]
+        self.additions[unit.id] = answering.Addition(
+            envs=tuple(
+                (name, value)
+                for name, _, value in (each.partition("=") for each in found.edits.env)
+                if f"{name}={value}" not in own.env
+            ),
+            mounts=tuple(
+                answering.Mount(
+                    container_path=each.container_path, host_path=each.host_path, read_only=False
+                )
+                for each in added
+            ),
+        )
+        by_driver = part.strategy is model.Strategy.TIME_SLICING
+        if by_driver and (not found.limits_memory or model.CDI.isdisjoint(self._way.strategies)):
+            why = found.limits_memory_message or "The driver keeps no limit."
+            if found.limits_memory:
+                why = "The limit is set by a hook, which no flags.plugin.deviceListStrategy but "
+                why += "cdi-cri and cdi-annotations give to containers."
             self.problems[f"{unit.id} memory"] = offering.Problem(
-                reason="MemoryLimitNotKept", message=f"{card.address}: {why}"
+                reason="MemoryLimitNotKept", message=f"{unit.site.address}: {why}"
             )
+
+
+def share_of(unit: offering.Unit, part: answering.Part) -> contract.Share:
+    """A replica in the words of the maker's contract."""
+    is_mps = part.strategy is model.Strategy.MPS
+    strategies = contract.SharingStrategy
+    return contract.Share(
+        share_id=f"{unit.id}{part.suffix}",
+        memory_bytes=part.memory_bytes,
+        cores=part.cores,
+        strategy=strategies.MPS if is_mps else strategies.TIME_SLICING,
+    )
+
+
+def pending(vendor: contract.Vendor, offer: offering.Offer) -> dict[str, str]:
+    """Why replicas by MPS cannot be used yet, by id of their card. Blocks; changes nothing."""
+    found = {}
+    for resource in offer.resources:
+        if resource.strategy is not model.Strategy.MPS:
+            continue
+        for unit in {each.unit.id: each.unit for each in resource.devices}.values():
+            part = answering.part(resource, unit)
+            if part is None:
+                continue
+            if not unit.card.share_support.mps:
+                found[unit.id] = (
+                    f"{unit.site.address} cannot be shared by MPS now; is "
+                    "nvidia-mps-control-daemon on the node?"
+                )
+                continue
+            use = contract.Use(card=unit.card, share=share_of(unit, part))
+            found[unit.id] = vendor.pending(use)
+    return {unit_id: why for unit_id, why in found.items() if why}
 
 
 def file_name(kind: str) -> str:
@@ -113,7 +171,7 @@ def find(
     collected = _Collected(vendor, way, version=driver_version, hook_path=hook_path)
     for resource in offer.resources:
         for unit in {each.unit.id: each.unit for each in resource.devices}.values():
-            collected.take(unit, answering.limit_bytes(resource, unit))
+            collected.take(unit, answering.part(resource, unit))
     extras = _extras(root, way)
     devices = {**_kept(before, collected), **collected.devices}
     own_file = render(answering.CDI_CLASS, devices, collected.shared)
@@ -124,6 +182,7 @@ def find(
             nodes=tuple(collected.nodes.items()),
             named=tuple(collected.nodes),
             unready=tuple(collected.unready.items()),
+            additions=tuple(collected.additions.items()),
             extras=tuple(
                 f"{answering.CDI_VENDOR}/{kind}={name}"
                 for kind, named in extras.items()

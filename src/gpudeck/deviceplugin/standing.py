@@ -83,7 +83,11 @@ def allocate(standing: Standing, name: str, wanted: Sequence[str]) -> pb.Contain
     return pb.ContainerAllocateResponse(
         envs=dict(found.envs),
         mounts=[
-            pb.Mount(container_path=each.container_path, host_path=each.host_path, read_only=True)
+            pb.Mount(
+                container_path=each.container_path,
+                host_path=each.host_path,
+                read_only=each.read_only,
+            )
             for each in found.mounts
         ],
         devices=[

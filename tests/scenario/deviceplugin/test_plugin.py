@@ -197,3 +197,23 @@ async def test_partitions_are_offered_by_profile(stopped: World) -> None:
             and stopped.kubelet.allocatable(GPU) == 1
         )
     )
+
+
+async def test_replicas_by_mps_are_offered_once_their_cards_have_a_daemon(world: World) -> None:
+    config = "sharing: {mps: {renameByDefault: true, resources: [{name: gpu, replicas: 2}]}}"
+    world.configure(mps=config)
+    world.label("mps")
+    await world.offers(gpu=0, gpu_shared=0)
+    assert len(world.kubelet.devices(SHARED) or {}) == 8
+    for number in range(4):
+        world.bench.change_reading(number, share_support=contract.ShareSupport(mps=True))
+    await world.offers(gpu_shared=8)
+    joined = [card.reading.mps_shares for card in world.bench.read().cards]
+    assert joined == [("device-plugin",)] * 4
+    answer = await world.kubelet.allocate(SHARED, f"{CARD.format(1)}::1")
+    name = f"k8s.device-plugin.nvidia.com/gpu={CARD.format(1)}-mps-4096Mi-50"
+    assert [each.name for each in answer.cdi_devices] == [name]
+    world.kubelet.held = {SHARED: [f"{CARD.format(1)}::1"]}
+    world.label(None)
+    await world.offers(gpu=3)
+    world.kubelet.held = {}

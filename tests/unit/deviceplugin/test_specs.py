@@ -12,6 +12,7 @@ from tests.unit.deviceplugin.nodes import card, offer
 from gpudeck import errors
 from gpudeck.deviceplugin import answering, offering, specs
 from gpudeck.host.root import Root
+from gpudeck.pluginconfig.model import ListStrategy
 from gpudeck.vendors import contract
 from gpudeck.vendors.simulated.cards import SimulatedVendor
 
@@ -72,8 +73,8 @@ def test_a_limited_replica_has_a_name_with_its_amount(tmp_path: Path) -> None:
     _, files = find(tmp_path, offered)
     assert names(files) == ["GPU-0", "GPU-0-10240Mi"]
     unit = offered.resources[0].devices[0].unit
-    limit = answering.limit_bytes(offered.resources[0], unit)
-    assert answering.cdi_name(unit, answering.Way(), limit) == "GPU-0-10240Mi"
+    part = answering.part(offered.resources[0], unit)
+    assert answering.cdi_name(unit, answering.Way(), part) == "GPU-0-10240Mi"
 
 
 def test_names_that_pods_were_given_stay_while_their_card_is_there(tmp_path: Path) -> None:
@@ -95,3 +96,18 @@ def test_partitions_are_named_by_their_uuid(tmp_path: Path) -> None:
 def test_a_partitioned_card_that_is_offered_whole_is_named(tmp_path: Path) -> None:
     _, files = find(tmp_path, offer("", card(0, profiles=("1g.2gb",))))
     assert names(files) == ["GPU-0"]
+
+
+def test_a_replica_by_mps_has_an_equal_part_of_memory_and_cores(tmp_path: Path) -> None:
+    offered = offer("sharing: {mps: {resources: [{name: gpu, replicas: 4}]}}", card(0))
+    _, files = find(tmp_path, offered)
+    assert names(files) == ["GPU-0", "GPU-0-mps-10240Mi-25"]
+
+
+def test_a_limit_that_no_hook_can_keep_is_said(tmp_path: Path) -> None:
+    offered = offer(LIMITED % "5Gi", card(0))
+    found, _ = find(tmp_path, offered)
+    assert [each.reason for each in found.problems] == ["MemoryLimitNotKept"]
+    assert "cdi-cri" in found.problems[0].message
+    cdi = answering.Way(strategies=(ListStrategy.CDI_CRI,))
+    assert find(tmp_path, offered, way=cdi)[0].problems == ()
