@@ -77,6 +77,13 @@ class Process:
 
     async def run(self) -> None:
         """Run every part until one of them fails."""
+        try:
+            await self._run()
+        finally:
+            for task in self._changing.values():
+                task.cancel()
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._configuring.run(), name="config")
             group.create_task(self._supervisor.run(), name="cards")

@@ -31,6 +31,8 @@ class Unit(model.Value, frozen=True):
     """`0`, or `0:1` for a partition."""
     card: contract.CardReading
     site: contract.Site
+    health: health.Health
+    """Of its card."""
     partition: contract.Partition | None = None
     fault: str = ""
     """Why it is unhealthy, in a sentence; empty: it is healthy."""
@@ -113,6 +115,7 @@ def _cards(inventory: records.Inventory, seen: Seen) -> list[Unit]:
             index=str(index),
             card=readings[card.site.address],
             site=card.site,
+            health=card.health,
             fault=_fault(card),
         )
         for index, card in enumerate(served)
@@ -172,9 +175,14 @@ def _parts(partitioned: Iterable[Unit], problems: list[Problem]) -> list[Unit]:
                 )
                 problems.append(Problem(reason="PartitionNotSupported", message=text))
                 continue
+            is_concerned = unit.health.concerns(part.driver_id)
             found.append(
                 msgspec.structs.replace(
-                    unit, id=part.uuid, index=f"{unit.index}:{index}", partition=part
+                    unit,
+                    id=part.uuid,
+                    index=f"{unit.index}:{index}",
+                    partition=part,
+                    fault=unit.fault if is_concerned else "",
                 )
             )
     return found

@@ -180,6 +180,9 @@ class CardEvent(Value, frozen=True):
     xid: int
     fault: Fault | None = None
     """Set: the card is at fault until a recovery is seen. None: the application was."""
+    instance: str = ""
+    """The partition that it is about, as `Partition.driver_id` has it; where that ends in `/`,
+    all that begin so. Empty: the whole card."""
 
 
 class DriverState(Value, frozen=True):

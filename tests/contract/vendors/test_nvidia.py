@@ -468,3 +468,30 @@ async def test_links_lead_to_switches_or_from_card_to_card(
         if topology.has_switches:
             expected = {("", 18)}
         assert {(link.peer, link.count) for link in reading.links} == expected
+
+
+async def test_an_event_of_a_partition_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    bench = benches.NvidiaBench(tmp_path, monkeypatch, "h100-x8")
+    bench.enable_partitions(0)
+    bench.partition(0, "19,19")
+    address = bench.machine.cards[0].address
+    told = Library()
+    program = calling.Program(vendor="nvidia", settings=bench.settings)
+    told.process = await program.start(told.take, lambda: None)
+    try:
+        await told.open()
+        first, second = (await told.read(address)).partitions
+        bench.turn(0, f"xid=94:{second.driver_id.replace('/', ':')}")
+        event = await told.event_of(94)
+        assert (event.address, event.instance) == (address, second.driver_id)
+        instance = first.driver_id.partition("/")[0]
+        bench.turn(0, f"xid=95:{instance}")
+        assert (await told.event_of(95)).instance == f"{instance}/"
+        bench.turn(0, "xid=119")
+        assert (await told.event_of(119)).instance == ""
+    finally:
+        await told.process.kill()

@@ -19,13 +19,20 @@ def card(
     *,
     profiles: Sequence[str] = (),
     fault: str = "",
+    confined_to: tuple[str, ...] = (),
     numa_node: int | None = 0,
     **reading_: Any,
 ) -> records.CardState:
     """Card `number`; with `profiles` it is partitioned."""
     address = f"0000:{number + 1:02x}:00.0"
     parts = tuple(
-        contract.Partition(profile=name, uuid=f"MIG-{number}-{place}", start=place, size=1)
+        contract.Partition(
+            profile=name,
+            uuid=f"MIG-{number}-{place}",
+            start=place,
+            size=1,
+            driver_id=f"{place + 1}/0",
+        )
         for place, name in enumerate(profiles)
     )
     if parts:
@@ -43,7 +50,9 @@ def card(
             **reading_,
         ),
         driver=READY,
-        health=health.Health(verdict=verdict, reason="Why", message=fault, since=0),
+        health=health.Health(
+            verdict=verdict, reason="Why", message=fault, since=0, confined_to=confined_to
+        ),
     )
 
 

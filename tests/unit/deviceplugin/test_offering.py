@@ -168,3 +168,17 @@ def test_a_card_that_left_the_bus_is_forgotten() -> None:
     seen = offering.remember(offering.Seen(), inventory(card(0), card(1)))
     left = inventory(card(1))
     assert [each for each, _ in offering.remember(seen, left).readings] == ["0000:02:00.0"]
+
+
+def test_a_fault_of_one_partition_costs_one_partition() -> None:
+    sick = card(0, profiles=("1g.5gb",) * 3, fault="Xid 79.", confined_to=("2/",))
+    (resource,) = offer(MIXED, sick).resources
+    assert [each.unit.fault for each in resource.devices] == ["", "Xid 79.", ""]
+
+
+def test_a_fault_of_a_shared_card_is_one_of_all_its_replicas() -> None:
+    found = offer(SLICE_4, card(0, fault="Xid 79."), card(1)).resource("nvidia.com/gpu.shared")
+    assert found is not None
+    assert [each.id for each in found.devices if each.unit.fault] == [
+        f"GPU-0::{number}" for number in range(4)
+    ]
