@@ -32,6 +32,8 @@ class Way(model.Value, frozen=True):
     annotation_prefix: str = "cdi.k8s.io/"
     pass_device_specs: bool = False
     imex_channels: tuple[int, ...] = ()
+    imex_required: bool = False
+    """Without its channels no card is handed out."""
     features: tuple[str, ...] = ()
     """Of `gdrcopy`, `gds`, `mofed`: those that every container with a card has."""
 

@@ -217,6 +217,7 @@ def way(flags: model.Flags, imex: model.Imex, settings: Settings) -> answering.W
         annotation_prefix=plugin.cdi_annotation_prefix or "cdi.k8s.io/",
         pass_device_specs=plugin.pass_device_specs or False,
         imex_channels=imex.channel_ids,
+        imex_required=imex.required,
         features=tuple(name for name, is_on in features.items() if is_on),
     )
 

@@ -23,8 +23,9 @@ class Settings(NodeSettings):
     group_config: str = setting("", "Name of the config that the node's group chose.")
     default_config: str = setting("", "Name of the config of nodes for which nobody chose one.")
     config_fallback: tuple[str, ...] = setting(
-        ("named", "single", "empty"),
-        "What holds without any choice: the config named default, the single one, an empty one.",
+        ("named", "empty"),
+        "What holds where nobody chose, in order: named (the config called default), single "
+        "(the only one there is), empty (none).",
     )
     mig_strategy: str = setting(
         "none", "How partitions are named where the config does not say: none, single, mixed."

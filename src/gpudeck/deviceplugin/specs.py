@@ -66,6 +66,13 @@ class _Collected:
             self.unready[unit.id] = error.message
             self.problems[unit.id] = offering.Problem(reason=error.reason, message=error.message)
 
+    def refuse_all(self, message: str) -> None:
+        """No unit can be given, for one reason."""
+        reason = "ImexChannelMissing"
+        self.unready = dict.fromkeys([*self.nodes, *self.unready], f"{message}.")
+        self.nodes = {}
+        self.problems[reason] = offering.Problem(reason=reason, message=f"{message}.")
+
     def _take(self, unit: offering.Unit, part: answering.Part | None) -> None:
         card = unit.card
         if unit.partition is None and card.mode is contract.PartitioningMode.ENABLED:
@@ -173,6 +180,9 @@ def find(
         for unit in {each.unit.id: each.unit for each in resource.devices}.values():
             collected.take(unit, answering.part(resource, unit))
     extras = _extras(root, way)
+    missing = [each for each in way.imex_channels if str(each) not in extras.get(_IMEX, {})]
+    if missing and way.imex_required:
+        collected.refuse_all(f"imex.channelIDs: the node has no {_IMEX_FOLDER}/channel{missing[0]}")
     devices = {**_kept(before, collected), **collected.devices}
     own_file = render(answering.CDI_CLASS, devices, collected.shared)
     files = [(file_name(answering.CDI_CLASS), own_file)] if collected.devices else []

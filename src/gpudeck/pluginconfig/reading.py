@@ -60,13 +60,14 @@ def parse(text: str) -> model.Config:
     top = Field(_load(text), "", _HINTS).mapping("version", "flags", "resources", "sharing", "imex")
     if "version" in top and top["version"].value != VERSION:
         raise top["version"].refuse(VERSION)
+    flags = _flags(top.get("flags"))
     sharing, notes = _sharing(top.get("sharing"))
     return model.Config(
-        flags=_flags(top.get("flags")),
+        flags=flags,
         resources=_resources(top.get("resources")),
         sharing=sharing,
         imex=_imex(top.get("imex")),
-        notes=notes,
+        notes=(*_without_effect(flags), *notes),
     )
 
 
@@ -134,6 +135,33 @@ def _flags(field: Field | None) -> model.Flags:
         plugin=_plugin(found.get("plugin")),
         gfd=_gfd(found.get("gfd")),
     )
+
+
+def _without_effect(flags: model.Flags) -> tuple[str, ...]:
+    """What NVIDIA's programs need to be told and gpudeck finds by itself, where it is set."""
+    by_root = "the driver is looked for on the node, below the process's own host root"
+    known = (
+        ("flags.mpsRoot", flags.mps_root, "MPS daemons are kept by nvidia-mps-control-daemon"),
+        ("flags.nvidiaDriverRoot", flags.nvidia_driver_root, by_root),
+        ("flags.nvidiaDevRoot", flags.nvidia_dev_root, by_root),
+        ("flags.plugin.containerDriverRoot", flags.plugin.container_driver_root, by_root),
+        (
+            "flags.plugin.nvidiaCTKPath",
+            flags.plugin.nvidia_ctk_path,
+            "the program of the CDI hooks comes with the image",
+        ),
+        (
+            "flags.failOnInitError",
+            flags.fail_on_init_error,
+            "a node without a working driver is told on the Node, and looked at again",
+        ),
+    )
+    found = [
+        f"{path}: has no effect, for {why}." for path, value, why in known if value is not None
+    ]
+    if flags.device_discovery_strategy not in (None, "auto", "nvml"):
+        found.append("flags.deviceDiscoveryStrategy: has no effect, for cards are found by NVML.")
+    return tuple(found)
 
 
 def _plugin(field: Field | None) -> model.PluginFlags:

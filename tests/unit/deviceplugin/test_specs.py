@@ -111,3 +111,13 @@ def test_a_limit_that_no_hook_can_keep_is_said(tmp_path: Path) -> None:
     assert "cdi-cri" in found.problems[0].message
     cdi = answering.Way(strategies=(ListStrategy.CDI_CRI,))
     assert find(tmp_path, offered, way=cdi)[0].problems == ()
+
+
+def test_without_a_channel_that_is_required_no_card_is_given(tmp_path: Path) -> None:
+    way = answering.Way(imex_channels=(0,))
+    assert find(tmp_path, offer("", card(0)), way=way)[0].ready.named == ("GPU-0",)
+    way = answering.Way(imex_channels=(0,), imex_required=True)
+    found, _ = find(tmp_path, offer("", card(0)), way=way)
+    assert found.ready.named == ()
+    assert "channel0" in dict(found.ready.unready)["GPU-0"]
+    assert [each.reason for each in found.problems] == ["ImexChannelMissing"]

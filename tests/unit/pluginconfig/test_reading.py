@@ -190,3 +190,9 @@ def test_time_slicing_beside_mps_is_said_to_do_nothing() -> None:
     assert config.sharing is not None
     assert config.sharing.strategy is model.Strategy.MPS
     assert config.notes[0].startswith("sharing.timeSlicing:")
+
+
+def test_what_has_no_effect_here_is_said_by_its_path() -> None:
+    config = reading.parse("flags: {mpsRoot: /mps, failOnInitError: true, migStrategy: none}")
+    paths = [each.partition(":")[0] for each in config.notes]
+    assert paths == ["flags.mpsRoot", "flags.failOnInitError"]
