@@ -200,6 +200,13 @@ def _trimmed(node: Meta) -> Meta:
     return Meta(metadata=ObjectMeta(name=node.metadata.name, uid=node.metadata.uid, labels=kept))
 
 
+def check(settings: Settings) -> None:
+    """Raise InvalidError, by its flag, for a setting that cannot be."""
+    choices(settings)
+    completed(model.Config(), settings)
+    _strategies(settings.device_list_strategy)
+
+
 def way(flags: model.Flags, imex: model.Imex, settings: Settings) -> answering.Way:
     """How containers are told of their devices: what the config says, else the settings."""
     plugin = flags.plugin

@@ -234,8 +234,7 @@ def _content(path: Path) -> bytes | None:
 
 async def run(settings: Settings) -> None:
     """Run until cancelled. Raises GpudeckError for settings that cannot work."""
-    configuring.completed(model.Config(), settings)
-    configuring.way(model.Flags(), model.Imex(), settings)
+    configuring.check(settings)
     try:
         if not settings.node_name:
             await Process(settings, None).run()
