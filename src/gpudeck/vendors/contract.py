@@ -398,6 +398,11 @@ class Vendor(Protocol):
     def sites(self) -> Sequence[Site]:
         """List the maker's cards on the PCI bus, by address. One bad device never hides another."""
 
+    def traces(self) -> tuple[str, ...]:
+        """What the node shows of driver and partitions without the library; equal while nothing
+        has changed. Some cheap looks, each second: a difference is only a reason to read anew.
+        """
+
     def pending(self, use: Use) -> str:
         """Say what is missing before a container can use a card, in one sentence; "" for nothing.
 

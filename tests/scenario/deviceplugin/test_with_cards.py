@@ -35,7 +35,7 @@ class Program:
         self._host_root = host_root
         self._process: asyncio.subprocess.Process | None = None
 
-    async def start(self) -> None:
+    async def start(self, poll_seconds: str = "0.2") -> None:
         world = self._world
         options = {
             "node-name": NODE,
@@ -49,7 +49,7 @@ class Program:
             "pod-resources": world.kubelet.pod_resources,
             "state-file": world.folder / "state/config.json",
             "cdi-root": world.folder / "cdi",
-            "poll-seconds": "0.2",
+            "poll-seconds": poll_seconds,
         }
         words = [f"--{name}={value}" for name, value in options.items()]
         self._process = await asyncio.create_subprocess_exec(
@@ -142,6 +142,9 @@ async def test_of_a_cube_mesh_the_cards_with_most_links_are_preferred(
 async def test_partitions_appear_by_profile_as_they_are_made(
     program: Program, stopped: World, bench: benches.NvidiaBench
 ) -> None:
+    await stopped.offers(gpu=8)
+    await program.kill()
+    await program.start(poll_seconds="600")  # What the node shows is reason enough to look.
     await stopped.offers(gpu=8)
     bench.enable_partitions(0)
     bench.partition(0, "19,19,14")
