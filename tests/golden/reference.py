@@ -25,6 +25,7 @@ _PROCESSES = (
     ("gpudeck node-agent", "gpudeck.agent.settings"),
     ("gpudeck dra-plugin", "gpudeck.dra.settings"),
     ("gpudeck adapter VENDOR", "gpudeck.adapter.settings"),
+    ("gpudeck device-plugin", "gpudeck.deviceplugin.settings"),
     ("gpudeck mps-control", "gpudeck.vendors.nvidia.mps.settings"),
     ("gpudeck features ROLE", "gpudeck.features.settings"),
 )

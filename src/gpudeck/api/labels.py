@@ -37,6 +37,7 @@ ADAPTERS = ("nvidia-adapter",)
 MANAGER_NODE_AGENT = "gpudeck-node-agent"
 MANAGER_ADAPTER = "gpudeck-adapter"
 MANAGER_DRA_PLUGIN = "gpudeck-dra-plugin"
+MANAGER_DEVICE_PLUGIN = "gpudeck-device-plugin"
 MANAGER_CONTROLLER = "gpudeck-controller"
 MANAGER_CLI = "gpudeck-cli"
 MANAGER_FEATURES_WORKER = "gpudeck-features-worker"

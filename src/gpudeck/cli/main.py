@@ -28,6 +28,7 @@ _PROCESSES = {
     "node-agent": "Finds the cards of a node (started by the chart).",
     "dra-plugin": "Serves the kubelet (started by the chart).",
     "adapter": "Serves one maker's cards of a node (started by the chart).",
+    "device-plugin": "Offers a node's cards to its kubelet (started by the chart).",
     "mps-control": "Keeps the MPS daemons of a node's NVIDIA cards (started by the chart).",
     "features": "Finds what nodes have and labels them: worker, master, gc (started by the chart).",
 }

@@ -26,11 +26,12 @@ _PACKAGES = {
     "adapter": "gpudeck.adapter",
     "mps-control": "gpudeck.vendors.nvidia.mps",
     "features": "gpudeck.features",
+    "device-plugin": "gpudeck.deviceplugin",
 }
 _ARGUMENTS = {"adapter": "vendor", "features": "role"}
 """The setting of a process that is given as a word, not as an option."""
-_PLAIN_LOOP = ("adapter", "mps-control")
-"""They serve no TLS, and start children: uvloop does so by fork(), which gRPC warns about."""
+_PLAIN_LOOP = ("adapter", "mps-control", "device-plugin")
+"""They start children: uvloop does so by fork(), which gRPC warns about."""
 
 
 def command(name: str, meaning: str) -> click.Command:

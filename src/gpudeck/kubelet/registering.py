@@ -111,8 +111,8 @@ async def served(
     registration = services.registration_handler(info, notified)
     calls = _Calls(plugin)
     async with (
-        _listening(endpoint.plugin_socket, services.plugin_handlers(calls), LAST_SECONDS),
-        _listening(endpoint.registration_socket, [registration], 0),
+        listening(endpoint.plugin_socket, services.plugin_handlers(calls), LAST_SECONDS),
+        listening(endpoint.registration_socket, [registration], 0),
     ):
         log.info("Serving the kubelet", socket=endpoint.plugin_socket)
         try:
@@ -122,7 +122,7 @@ async def served(
 
 
 @contextlib.asynccontextmanager
-async def _listening(
+async def listening(
     path: Path, handlers: list[services.Handler[Any, Any]], grace_seconds: float
 ) -> AsyncIterator[None]:
     """Serve on `path` inside the block; the socket goes before the calls in flight do."""

@@ -130,6 +130,14 @@ class ShareSupport(Value, frozen=True):
     """Why not, in one sentence, where `memory_limits` is False."""
 
 
+class Link(Value, frozen=True):
+    """Fast links of a card that lead to one place."""
+
+    peer: str
+    """Address of the card at the other end; empty for a switch."""
+    count: int
+
+
 class CardReading(Value, frozen=True):
     """All that the library tells of one card now. What it does not know is None or empty."""
 
@@ -151,6 +159,8 @@ class CardReading(Value, frozen=True):
     dynamic: bool = False
     """The mode changes without a reset of the card, so that partitions are made on demand."""
     partitions: tuple[Partition, ...] = ()
+    links: tuple[Link, ...] = ()
+    """Links between cards beside PCIe (NVLink) that are up, by peer."""
     share_support: ShareSupport = ShareSupport()
     mps_shares: tuple[str, ...] = ()
     """Ids of the shares that joined the card's MPS daemon and have not left it."""
@@ -170,6 +180,9 @@ class CardEvent(Value, frozen=True):
     xid: int
     fault: Fault | None = None
     """Set: the card is at fault until a recovery is seen. None: the application was."""
+    instance: str = ""
+    """The partition that it is about, as `Partition.driver_id` has it; where that ends in `/`,
+    all that begin so. Empty: the whole card."""
 
 
 class DriverState(Value, frozen=True):
@@ -384,6 +397,11 @@ class Vendor(Protocol):
 
     def sites(self) -> Sequence[Site]:
         """List the maker's cards on the PCI bus, by address. One bad device never hides another."""
+
+    def traces(self) -> tuple[str, ...]:
+        """What the node shows of driver and partitions without the library; equal while nothing
+        has changed. Some cheap looks, each second: a difference is only a reason to read anew.
+        """
 
     def pending(self, use: Use) -> str:
         """Say what is missing before a container can use a card, in one sentence; "" for nothing.

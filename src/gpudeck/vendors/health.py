@@ -46,6 +46,16 @@ class Health(contract.Value, frozen=True):
     """Unix seconds at which this verdict with this reason began."""
     xid: int | None = None
     """The number of the last event, harmless ones included."""
+    confined_to: tuple[str, ...] = ()
+    """Where only some partitions of a card that is unhealthy are: `CardEvent.instance` of each.
+    The card itself and what is to be made on it are not fit for new work meanwhile."""
+
+    def concerns(self, driver_id: str) -> bool:
+        """Whether the verdict is about the partition that the driver numbers so (case-06)."""
+        return not self.confined_to or any(
+            driver_id == each or (each.endswith("/") and driver_id.startswith(each))
+            for each in self.confined_to
+        )
 
 
 class Moment(contract.Value, frozen=True):
@@ -62,6 +72,8 @@ class Memory(contract.Value, frozen=True):
     raised: contract.Fault | None = None
     """What the driver raised and no recovery has ended yet."""
     raised_at: float = 0.0
+    raised_in: tuple[str, ...] = ()
+    """The partitions that it is about; empty: the whole card."""
     gone: bool = False
     """Since `raised` the card was lost or not in the driver: only a new start ends that."""
     recovery_wanted: bool = False
@@ -99,8 +111,8 @@ def after_reading(memory: Memory, reading: contract.CardReading, now: Moment) ->
     ]
     clean = 0 if reading.faults else memory.clean + 1
     memory = _replace(memory, counts=counts, clean=clean, answered_at=now.steady)
-    if memory.raised is not None:
-        return _unhealthy(memory, memory.raised, now)
+    if memory.raised is not None and not (standing and memory.raised_in):
+        return _unhealthy(memory, memory.raised, now, memory.raised_in)
     if standing:
         return _unhealthy(memory, standing[0], now)
     if memory.health.verdict is Verdict.UNHEALTHY and clean < CLEAN_READINGS:
@@ -125,13 +137,22 @@ def after_event(memory: Memory, event: contract.CardEvent, now: Moment) -> Memor
         return memory
     memory = _replace(
         memory,
+        raised_in=_instances(memory, event),
         raised=memory.raised or event.fault,
         raised_at=now.steady,
         gone=False,
         recovery_unasked_since=None,
         clean=0,
     )
-    return _unhealthy(memory, memory.raised or event.fault, now)
+    return _unhealthy(memory, memory.raised or event.fault, now, memory.raised_in)
+
+
+def _instances(memory: Memory, event: contract.CardEvent) -> tuple[str, ...]:
+    """The partitions at fault after one more event; empty for the whole card."""
+    if not event.instance or (memory.raised is not None and not memory.raised_in):
+        return ()
+    before = memory.raised_in if memory.raised is not None else ()
+    return tuple(sorted({*before, event.instance}))
 
 
 def after_silence(memory: Memory, now: Moment) -> Memory:
@@ -173,8 +194,14 @@ def _look_for_recovery(memory: Memory, reading: contract.CardReading, now: Momen
     return memory
 
 
-def _unhealthy(memory: Memory, fault: contract.Fault, now: Moment) -> Memory:
-    return _verdict(memory, Verdict.UNHEALTHY, fault.reason, fault.message, now)
+def _unhealthy(
+    memory: Memory, fault: contract.Fault, now: Moment, confined_to: tuple[str, ...] = ()
+) -> Memory:
+    memory = _verdict(memory, Verdict.UNHEALTHY, fault.reason, fault.message, now)
+    if memory.health.confined_to == confined_to:
+        return memory
+    confined = msgspec.structs.replace(memory.health, confined_to=confined_to)
+    return _replace(memory, health=confined)
 
 
 def _verdict(memory: Memory, verdict: Verdict, reason: str, message: str, now: Moment) -> Memory:

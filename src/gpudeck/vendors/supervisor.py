@@ -42,6 +42,8 @@ class Timing:
     events_silent: float = 30.0
     """Silence of the thread that waits for events after which the process is replaced."""
     longest_backoff: float = 30.0
+    traces: float = 1.0
+    """Between two looks at what the node shows without the library."""
     bus: float = 10.0
     """How long a look at the PCI bus may take before a pass goes on without it."""
 
@@ -84,6 +86,7 @@ class Supervisor:
     async def run(self) -> None:
         """Make passes until cancelled; then end the library process and the probes."""
         loop = asyncio.get_running_loop()
+        tracing = asyncio.create_task(self._follow_traces())
         early = loop.call_later(self._timing.first_inventory, self._publish)
         try:
             while True:
@@ -95,6 +98,7 @@ class Supervisor:
                 await self._rest()
         finally:
             early.cancel()
+            tracing.cancel()
             if self._look is not None:
                 self._look.cancel()
             for task in self._acting:
@@ -103,6 +107,20 @@ class Supervisor:
             await self._probing.close()
             if self._process is not None:
                 await self._process.kill()
+
+    async def _follow_traces(self) -> None:
+        """Read at once when somebody else has changed partitions or driver, for ever."""
+        before: tuple[str, ...] | None = None
+        while True:
+            try:
+                now = await asyncio.to_thread(self._vendor.traces)
+            except errors.GpudeckError as error:
+                log.debug("The node does not show its driver", why=error.message)
+                now = ()
+            if before is not None and now != before:
+                self._wake.set()
+            before = now
+            await asyncio.sleep(self._timing.traces)
 
     async def act(self, address: str, action: contract.Action) -> contract.Partition | None:
         """`Library.act`, in the library process.

@@ -188,6 +188,10 @@ class NvidiaBench:
         """Turn knobs of the mock's host."""
         self._simctl("host", str(self.folder), *knobs)
 
+    def enable_partitions(self, card: int) -> None:
+        """Turn MIG mode on with the mock's own nvidia-smi."""
+        self._smi("-i", str(card), "-mig", "1")
+
     def partition(self, card: int, profiles: str, *, compute: bool = True) -> None:
         """Make MIG instances with the mock's own nvidia-smi."""
         self._smi("mig", "-i", str(card), "-cgi", profiles, *(["-C"] if compute else []))

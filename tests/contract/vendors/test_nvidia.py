@@ -449,3 +449,49 @@ async def test_a_card_that_comes_back_to_the_bus_has_no_partitions(
     hopper.lose(0)
     hopper.find(0)
     assert (await read_all(hopper))[0].partitions == ()
+
+
+@pytest.mark.parametrize("name", ["h100-x8", "v100-x8", "t4-x4"])
+async def test_links_lead_to_switches_or_from_card_to_card(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    bench = benches.NvidiaBench(tmp_path, monkeypatch, name)
+    cards, topology = bench.machine.cards, bench.machine.nvlink
+    for number, reading in enumerate(await read_all(bench)):
+        expected = {
+            (cards[pair.end if pair.start == number else pair.start].address, pair.links)
+            for pair in topology.pairs
+            if number in (pair.start, pair.end)
+        }
+        if topology.has_switches:
+            expected = {("", 18)}
+        assert {(link.peer, link.count) for link in reading.links} == expected
+
+
+async def test_an_event_of_a_partition_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    bench = benches.NvidiaBench(tmp_path, monkeypatch, "h100-x8")
+    bench.enable_partitions(0)
+    bench.partition(0, "19,19")
+    address = bench.machine.cards[0].address
+    told = Library()
+    program = calling.Program(vendor="nvidia", settings=bench.settings)
+    told.process = await program.start(told.take, lambda: None)
+    try:
+        await told.open()
+        first, second = (await told.read(address)).partitions
+        bench.turn(0, f"xid=94:{second.driver_id.replace('/', ':')}")
+        event = await told.event_of(94)
+        assert (event.address, event.instance) == (address, second.driver_id)
+        instance = first.driver_id.partition("/")[0]
+        bench.turn(0, f"xid=95:{instance}")
+        assert (await told.event_of(95)).instance == f"{instance}/"
+        bench.turn(0, "xid=119")
+        assert (await told.event_of(119)).instance == ""
+    finally:
+        await told.process.kill()

@@ -50,7 +50,9 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def watching(vendor: str, settings: contract.VendorSettings) -> AsyncIterator[Watched]:
+async def watching(
+    vendor: str, settings: contract.VendorSettings, *, timing: supervisor.Timing = FAST
+) -> AsyncIterator[Watched]:
     """Watch a maker's cards until the block ends."""
     watched = Watched()
     program = calling.Program(vendor=vendor, settings=settings)
@@ -58,7 +60,7 @@ async def watching(vendor: str, settings: contract.VendorSettings) -> AsyncItera
         registry.load(vendor).vendor(settings),
         program,
         watched.publish,
-        timing=FAST,
+        timing=timing,
         probe_timing=FAST_PROBES,
     )
     running = asyncio.create_task(watched.supervisor.run())

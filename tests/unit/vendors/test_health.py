@@ -182,3 +182,46 @@ def test_a_query_that_fails_otherwise_is_no_start_anew() -> None:
     for second in (30, 40, 50):
         memory = health.after_reading(memory, reading(), at(second))
     assert "Xid 79" in memory.health.message
+
+
+def raised_in(instance: str, xid: int = 79) -> contract.CardEvent:
+    return contract.CardEvent(address=ADDRESS, xid=xid, fault=xids.fault(xid), instance=instance)
+
+
+@pytest.mark.parametrize(
+    ("instances", "concerned"),
+    [
+        (["1/0"], {"1/0"}),
+        (["2/"], {"2/0"}),
+        ([""], {"1/0", "2/0", "5/0"}),
+        (["1/0", "5/0"], {"1/0", "5/0"}),
+        (["1/0", ""], {"1/0", "2/0", "5/0"}),
+        (["", "1/0"], {"1/0", "2/0", "5/0"}),
+    ],
+)
+def test_an_event_of_one_partition_is_about_no_other(
+    instances: list[str], concerned: set[str]
+) -> None:
+    memory = healthy()
+    for instance in instances:
+        memory = health.after_event(memory, raised_in(instance), at(1))
+    memory = health.after_reading(memory, reading(), at(2))
+    assert memory.health.verdict is UNHEALTHY
+    assert {each for each in ("1/0", "2/0", "5/0") if memory.health.concerns(each)} == concerned
+
+
+def test_a_fault_of_the_whole_card_comes_before_that_of_a_partition() -> None:
+    memory = health.after_event(healthy(), raised_in("1/0"), at(1))
+    memory = health.after_reading(memory, reading(fault("RowRemapPending")), at(2))
+    assert (memory.health.reason, memory.health.confined_to) == ("RowRemapPending", ())
+    memory = health.after_reading(memory, reading(), at(3))
+    assert (memory.health.reason, memory.health.confined_to) == ("HardwareXid", ("1/0",))
+
+
+def test_a_reset_ends_the_fault_of_a_partition() -> None:
+    memory = health.after_event(healthy(), raised_in("1/0"), at(1))
+    for second in (2, 3):
+        memory = health.after_reading(memory, reading(lifetime=5), at(second))
+    assert (memory.health.verdict, memory.health.confined_to) == (HEALTHY, ())
+    memory = health.after_event(memory, raised_in("2/0"), at(4))
+    assert memory.health.confined_to == ("2/0",)

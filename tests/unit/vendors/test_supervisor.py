@@ -12,7 +12,7 @@ import pytest
 from tests.contract.vendors import watching as watch
 
 from gpudeck import errors
-from gpudeck.vendors import contract, health
+from gpudeck.vendors import contract, health, supervisor
 from gpudeck.vendors.simulated import machine
 
 
@@ -105,6 +105,22 @@ async def test_an_event_is_published_without_waiting_for_a_reading(tmp_path: Pat
         await watched.until(lambda: watched.verdicts()[1] == ("Unhealthy", "HardwareXid"))
         assert watched.card(1).health.xid == 79
         assert watched.verdicts()[0] == GOOD
+
+
+async def test_a_partition_that_somebody_made_is_seen_before_the_next_period(
+    tmp_path: Path,
+) -> None:
+    timing = supervisor.Timing(poll=600.0, shortest_pause=0.01, traces=0.05)
+    bench = machine.Bench(tmp_path)
+    bench.write(machine.partitionable(1))
+    settings = contract.VendorSettings(host_root=str(tmp_path))
+    async with watch.watching("simulated", settings, timing=timing) as watched:
+        await watched.until(lambda: watched.verdicts() == [GOOD])
+        part = contract.Partition(profile="1g.2gb", uuid="MIG-1", start=0, size=1)
+        bench.change_reading(0, mode=contract.PartitioningMode.ENABLED, partitions=(part,))
+        await watched.until(
+            lambda: (found := watched.card(0).reading) is not None and found.partitions == (part,)
+        )
 
 
 async def test_a_killed_library_process_is_replaced(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from gpudeck.host import root as host
 from gpudeck.vendors import contract
 
 _FILES = "/proc/driver/nvidia/capabilities"
+_VERSION = "/proc/driver/nvidia/version"
 _DEVICES = "/proc/devices"
 _NAME = "nvidia-caps"
 _MINOR = re.compile(r"^DeviceFileMinor:\s*([0-9]+)\s*$", re.MULTILINE)
@@ -41,6 +42,16 @@ def nodes(
     folder = f"{_FILES}/gpu{card.minor}/mig/gi{instance}"
     paths = (f"{folder}/access", f"{folder}/ci{compute}/access")
     return tuple(_node(root, card, path) for path in paths)
+
+
+def traces(root: host.Root) -> tuple[str, ...]:
+    """The driver's version, and every instance that it guards by a capability."""
+    found = [root.attribute(_VERSION) or ""]
+    for card in root.list(_FILES):
+        for instance in root.list(f"{_FILES}/{card}/mig"):
+            inside = ",".join(root.list(f"{_FILES}/{card}/mig/{instance}"))
+            found.append(f"{card}/{instance}: {inside}")
+    return tuple(found)
 
 
 def _node(root: host.Root, card: contract.CardReading, access: str) -> contract.DeviceNode:

@@ -65,6 +65,10 @@ class NvidiaVendor:
             if device.class_code >> 8 in _CLASSES and not device.is_virtual_function
         ]
 
+    def traces(self) -> tuple[str, ...]:
+        """`Vendor.traces`."""
+        return capabilities.traces(self._root.look())
+
     def pending(self, use: contract.Use) -> str:
         """`Vendor.pending`."""
         return clients.pending(self._root, use)

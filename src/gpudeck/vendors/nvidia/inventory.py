@@ -3,7 +3,7 @@
 
 Runs in the library process. Three queries must succeed (handle, UUID, name); each other that the
 card lacks leaves its field empty. MIG profiles do not change while a process lives,
-so they are read once (some 30 queries); the instances are read every time.
+so they are read once (some 30 queries), as are its NVLinks; the instances are read every time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pynvml
 from gpudeck.devices.identities import PciAddress
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import mig, slicing
+from gpudeck.vendors.nvidia import links, mig, slicing
 from gpudeck.vendors.nvidia.mps import places
 from gpudeck.vendors.nvidia.nvml import Nvml
 
@@ -43,6 +43,7 @@ class Inventory:
         self._nvml = nvml
         self._root = root
         self._profiles: dict[str, mig.Profiles] = {}
+        self._links: dict[str, tuple[contract.Link, ...]] = {}
 
     def handle(self, address: str) -> Handle:
         """Look the card up by its place; initialises that card alone (nvml.h 13)."""
@@ -75,6 +76,7 @@ class Inventory:
             mode=mig.mode(mode[0] if mode is not None else None),
             pending_mode=mig.mode(mode[1] if mode is not None else None),
             dynamic=mode is not None and mig.is_dynamic(nvml, handle, capability),
+            links=self._read_links(uuid, handle),
             share_support=slicing.support(nvml, handle, self._root, capability),
             mps_shares=places.Card(self._root, address).shares(),
             partitions=mig.read_partitions(nvml, handle, profiles) if enabled else (),
@@ -84,3 +86,8 @@ class Inventory:
         if uuid not in self._profiles:
             self._profiles[uuid] = mig.read_profiles(self._nvml, handle)
         return self._profiles[uuid]
+
+    def _read_links(self, uuid: str, handle: Handle) -> tuple[contract.Link, ...]:
+        if uuid not in self._links:
+            self._links[uuid] = links.read(self._nvml, handle)
+        return self._links[uuid]

@@ -25,6 +25,8 @@ from gpudeck.vendors.nvidia.nvml import Nvml, QueryError
 
 log = logs.get(__name__)
 
+_ANY_INSTANCE = 0xFFFFFFFF
+"""The event is not about one instance (nvml.h 13, nvmlEventData_t)."""
 _DOUBLE_BIT, _OFF_THE_BUS, _RECOVERY_CHANGED = 48, 79, 154
 _WANTED_EVENTS = (
     pynvml.nvmlEventTypeXidCriticalError
@@ -128,6 +130,7 @@ class NvmlLibrary:
                 address=self._addresses.get(_key(data.device)),
                 xid=xid,
                 fault=None if kind == pynvml.nvmlEventTypeGpuRecoveryAction else xids.fault(xid),
+                instance=_instance(data.gpuInstanceId, data.computeInstanceId),
             ),
         )
 
@@ -169,6 +172,14 @@ class NvmlLibrary:
         self._set = self._nvml.call(pynvml.nvmlEventSetCreate)
         for handle in self._monitored.values():
             self._add(handle)
+
+
+def _instance(gpu_instance: int, compute_instance: int) -> str:
+    """The partition of an event as `mig` numbers it; a missing compute instance means any."""
+    if gpu_instance == _ANY_INSTANCE:
+        return ""
+    compute = "" if compute_instance == _ANY_INSTANCE else str(compute_instance)
+    return f"{gpu_instance}/{compute}"
 
 
 def _key(handle: Any) -> int | None:

@@ -31,6 +31,11 @@ class SimulatedVendor:
             (card.site for card in self._bench.read().cards), key=lambda site: site.address
         )
 
+    def traces(self) -> tuple[str, ...]:
+        """`Vendor.traces`."""
+        cards = self._bench.read().cards
+        return tuple(part.uuid for card in cards for part in card.reading.partitions)
+
     def pending(self, use: contract.Use) -> str:
         """`Vendor.pending`."""
         return ""

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cards are to have an MPS daemon for the replicas that are offered of them.
+
+Pure. One wish for a card stands as long as the config shares it so, or a pod holds a
+replica of it: the card admits nobody but its daemon meanwhile, so a card that a pod holds
+whole must wait, and one whose replicas are held must keep its daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpudeck.deviceplugin import occupying, offering
+from gpudeck.pluginconfig import model
+from gpudeck.vendors import contract, records
+
+SHARE = "device-plugin"
+"""Id of our wish; a card in this mode has no others."""
+
+
+def shared(offer: offering.Offer) -> dict[str, offering.Unit]:
+    """The cards of which replicas by MPS are offered, by address."""
+    return {
+        device.unit.site.address: device.unit
+        for resource in offer.resources
+        if resource.strategy is model.Strategy.MPS
+        for device in resource.devices
+        if offering.REPLICA in device.id
+    }
+
+
+def steps(
+    offer: offering.Offer,
+    inventory: records.Inventory,
+    *,
+    held: occupying.Held,
+    withheld: Iterable[tuple[str, str]],
+) -> dict[str, contract.Action]:
+    """What is to be done now, by address of the card."""
+    wanted = shared(offer)
+    waiting = {offering.unit_of(device) for _, device in withheld}
+    in_use = {
+        offering.unit_of(each) for ids in held.values() for each in ids if offering.REPLICA in each
+    }
+    found: dict[str, contract.Action] = {}
+    for card in inventory.cards:
+        reading = card.reading
+        if reading is None:
+            continue
+        has_wish = SHARE in reading.mps_shares
+        is_wanted = card.site.address in wanted
+        if is_wanted and not has_wish:
+            if reading.share_support.mps and reading.uuid not in waiting:
+                found[card.site.address] = contract.JoinMps(share_id=SHARE)
+        elif has_wish and not is_wanted and reading.uuid not in in_use:
+            found[card.site.address] = contract.LeaveMps(share_id=SHARE)
+    return found
+
+
+def unready(offer: offering.Offer, pending: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """Devices that cannot be used yet, with the reason; `pending` by id of the card.
+
+    Replicas wait for their daemon, and a card that is offered otherwise for the end of its own.
+    """
+    found: dict[tuple[str, str], str] = {}
+    wanted = shared(offer)
+    for resource in offer.resources:
+        for device in resource.devices:
+            unit = device.unit
+            if resource.strategy is model.Strategy.MPS and offering.REPLICA in device.id:
+                why = pending.get(unit.id, "") or _unasked(unit)
+            elif SHARE in unit.card.mps_shares and unit.site.address not in wanted:
+                why = f"{unit.site.address}: the card's MPS daemon is still ending."
+            else:
+                why = ""
+            if why:
+                found[resource.name, device.id] = why
+    return found
+
+
+def _unasked(unit: offering.Unit) -> str:
+    if SHARE in unit.card.mps_shares:
+        return ""
+    return f"{unit.site.address}: the card's MPS daemon is not started yet."

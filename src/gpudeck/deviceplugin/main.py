@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpudeck device-plugin`: the process that offers a node's cards as extended resources.
+
+Its parts tell it what they see (`_read` cards, `_chosen` config), and `_stand` makes of
+both what the kubelet is shown. The library runs in supervised children; while it, the
+API server or both are away, the kubelet is answered from what was seen last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpudeck import errors, logs
+from gpudeck.deviceplugin import (
+    answering,
+    configuring,
+    daemons,
+    metrics,
+    occupying,
+    offering,
+    reporting,
+    serving,
+    specs,
+    standing,
+)
+from gpudeck.deviceplugin.settings import Settings
+from gpudeck.host import certificates, files
+from gpudeck.host import root as host
+from gpudeck.kube import recording, reviewing
+from gpudeck.kube import serving as pages
+from gpudeck.kube.client import Client
+from gpudeck.kubelet import holding
+from gpudeck.pluginconfig import model, selecting
+from gpudeck.vendors import calling, contract, records, registry, supervisor
+
+log = logs.get(__name__)
+
+HELD_SECONDS = 2.0
+"""How often the kubelet is asked what pods hold, while devices wait for that."""
+RETRY_SECONDS = 0.5
+_HANGING_SECONDS = 60.0
+
+
+class Process:
+    """The parts of the process and what connects them."""
+
+    def __init__(self, settings: Settings, api: Client | None) -> None:
+        self._settings = settings
+        self._api = api
+        places = contract.VendorSettings(
+            host_root=str(settings.host_root), host_root_on_node=settings.host_root_on_node
+        )
+        self._root = host.Root(settings.host_root, on_node=settings.host_root_on_node)
+        self._vendor = registry.load(settings.vendor).vendor(places)
+        self._supervisor = supervisor.Supervisor(
+            self._vendor,
+            calling.Program(vendor=settings.vendor, settings=places, log_level=settings.log_level),
+            self._read,
+            timing=supervisor.Timing(poll=settings.poll_seconds, read=settings.call_seconds),
+        )
+        self._configuring = configuring.Configuring(settings, api, self._chosen)
+        self._recorder = None
+        if api is not None:
+            self._recorder = recording.Recorder(api, "device-plugin", instance=settings.node_name)
+        self._reporter = reporting.Reporter(api, settings.node_name, self._recorder)
+        self._plugins = serving.Plugins(settings.plugins_dir)
+        self._inventory: records.Inventory | None = None
+        self._seen = offering.Seen()
+        self._selected: selecting.Selected | None = None
+        self._wake = asyncio.Event()
+        self._stood = time.monotonic()
+        self._changing: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Run every part until one of them fails."""
+        try:
+            await self._run()
+        finally:
+            for task in self._changing.values():
+                task.cancel()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._configuring.run(), name="config")
+            group.create_task(self._supervisor.run(), name="cards")
+            group.create_task(self._stand_again(), name="standing")
+            group.create_task(self._plugins.run(), name="kubelet")
+            group.create_task(self._reporter.run(), name="condition")
+            if self._recorder is not None:
+                group.create_task(self._recorder.run(), name="events")
+            group.create_task(pages.health(self._settings.health_port, self._hanging))
+            if self._api is not None:
+                group.create_task(self._metrics(self._api), name="metrics")
+
+    async def _metrics(self, api: Client) -> None:
+        await pages.metrics(
+            self._settings.metrics_port,
+            metrics.text,
+            guard=reviewing.Guard(api, "/metrics"),
+            certificate=certificates.self_signed,
+        )
+
+    def _hanging(self) -> str:
+        waiting = self._wake.is_set() and time.monotonic() - self._stood > _HANGING_SECONDS
+        return "What is offered has not followed a change." if waiting else ""
+
+    def _read(self, inventory: records.Inventory) -> None:
+        self._inventory = inventory
+        self._seen = offering.remember(self._seen, inventory)
+        self._wake.set()
+
+    def _chosen(self, selected: selecting.Selected) -> None:
+        self._selected = selected
+        self._wake.set()
+
+    async def _stand_again(self) -> None:
+        """Stand anew after each change, and from time to time while devices wait for pods."""
+        while True:
+            pause = HELD_SECONDS if self._plugins.standing.withheld else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            self._wake.clear()
+            if self._inventory is None or self._selected is None:
+                continue
+            try:
+                await self._stand(self._inventory, self._selected)
+                self._stood = time.monotonic()
+            except errors.RetryableError as error:
+                log.info("What is offered stays for now", error=error)
+                self._wake.set()
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _stand(self, inventory: records.Inventory, selected: selecting.Selected) -> None:
+        """Offer what cards and config say.
+
+        Raises UnavailableError while the kubelet does not tell what pods hold: what is new then
+        waits, and what no longer holds has been taken back.
+        """
+        config = configuring.completed(selected.config, self._settings)
+        way = configuring.way(config.flags, config.imex, self._settings)
+        offer = offering.offer(inventory, self._seen, config)
+        found = await asyncio.to_thread(self._prepare, offer, way, inventory.driver.version)
+        flags = config.flags.plugin
+        new = standing.Standing(
+            offer=offer,
+            way=way,
+            ready=found.ready,
+            policy=flags.shared_devices_allocation_policy or model.AllocationPolicy.DISTRIBUTED,
+        )
+        before = self._plugins.standing
+        if standing.ids(before.offer) != standing.ids(offer):
+            # First take back, then ask: the kubelet cannot hand out meanwhile what was asked for.
+            both = standing.between(before.offer, offer)
+            self._plugins.show(standing.replaced(new, offer=both, withheld=before.withheld))
+        held = await self._held()
+        withheld = occupying.withheld(offer, held)
+        for address, action in daemons.steps(
+            offer, inventory, held=held, withheld=withheld
+        ).items():
+            self._change(address, action)
+        pending = await asyncio.to_thread(specs.pending, self._vendor, offer)
+        withheld |= daemons.unready(offer, pending)
+        self._plugins.show(standing.replaced(new, offer=offer, withheld=tuple(sorted(withheld))))
+        self._reporter.show(selected, (*offer.problems, *found.problems, *_waiting(pending)))
+        self._tell(before, withheld)
+
+    def _change(self, address: str, action: contract.Action) -> None:
+        """Change a card beside all else; the inventory that comes of it makes us stand anew."""
+        if address not in self._changing:
+            self._changing[address] = asyncio.create_task(self._act(address, action))
+
+    async def _act(self, address: str, action: contract.Action) -> None:
+        try:
+            await self._supervisor.act(address, action)
+        except errors.GpudeckError as error:
+            log.warning("A card was not changed", card=address, error=error)
+            await asyncio.sleep(HELD_SECONDS)
+        finally:
+            del self._changing[address]
+            self._wake.set()
+
+    def _tell(self, before: standing.Standing, withheld: dict[tuple[str, str], str]) -> None:
+        for key in sorted(set(withheld) - set(before.withheld)):
+            log.info("A device waits", resource=key[0], why=withheld[key])
+
+    async def _held(self) -> dict[str, frozenset[str]]:
+        if not self._settings.pod_resources:
+            return {}
+        held = await holding.held(Path(self._settings.pod_resources))
+        for name, recent in self._plugins.recent().items():
+            held[name] = held.get(name, frozenset()) | recent
+        return held
+
+    def _prepare(self, offer: offering.Offer, way: answering.Way, version: str) -> specs.Found:
+        """Find out what containers need and have it on disk; blocks, so it runs in a thread."""
+        folder = self._settings.cdi_root
+        own = folder / specs.file_name(answering.CDI_CLASS)
+        found = specs.find(
+            self._vendor,
+            offer,
+            way,
+            driver_version=version,
+            hook_path=self._settings.cdi_hook_path,
+            root=self._root,
+            before=_content(own),
+        )
+        if model.CDI.isdisjoint(way.strategies):
+            return found
+        for name, content in found.files:
+            path = folder / name
+            if _content(path) == content:
+                continue
+            host.Root().make_directory(folder.as_posix())
+            files.write_atomic(path, content, mode=0o644)
+            log.info("Wrote a CDI spec", path=path)
+        return found
+
+
+def _waiting(pending: Mapping[str, str]) -> list[offering.Problem]:
+    return [offering.Problem(reason="MpsNotReady", message=each) for each in pending.values()]
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return files.read(path)
+    except errors.NotFoundError:
+        return None
+
+
+async def run(settings: Settings) -> None:
+    """Run until cancelled. Raises GpudeckError for settings that cannot work."""
+    configuring.check(settings)
+    try:
+        if not settings.node_name:
+            await Process(settings, None).run()
+            return
+        async with await Client.connect(settings.kubeconfig) as api:
+            await Process(settings, api).run()
+    except* errors.GpudeckError as group:
+        found: BaseException = group
+        while isinstance(found, BaseExceptionGroup):
+            found = found.exceptions[0]
+        raise found from group

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep what pods hold one way from being offered another way.
+
+Pure. After a change of config a running pod may hold a whole card of which replicas
+are now to be offered, or replicas of a card that is now to be offered whole. The
+devices of such a card are withheld (unhealthy to the kubelet, which keeps them out of
+allocatable) until the pod has ended; a pod's own device stays as it is, so nothing is
+taken from it. What pods hold is asked of the kubelet's pod-resources API, since the
+plugin is not told when a pod ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gpudeck.deviceplugin import offering
+
+Held = Mapping[str, Iterable[str]]
+"""Ids of the devices that containers have, by resource."""
+
+
+def withheld(offer: offering.Offer, held: Held) -> dict[tuple[str, str], str]:
+    """Resource and id of each device that must wait, with the reason in a sentence."""
+    holders = _holders(held)
+    cards = _cards(offer)
+    found: dict[tuple[str, str], str] = {}
+    for resource in offer.resources:
+        for device in resource.devices:
+            way = (resource.name, _is_replica(device.id))
+            for unit_id in (device.unit.id, device.unit.card.uuid, *cards.get(device.unit.id, ())):
+                for held_way in holders.get(unit_id, {}).items():
+                    if _clash(way, held_way[0], same_unit=unit_id == device.unit.id):
+                        found[resource.name, device.id] = (
+                            f"A pod holds {held_way[1]} of {held_way[0][0]}, which was offered "
+                            f"before; {device.id} waits until it has ended."
+                        )
+    return found
+
+
+def _clash(ours: tuple[str, bool], theirs: tuple[str, bool], *, same_unit: bool) -> bool:
+    """Two ways to hold one card that exclude each other.
+
+    Replicas under two names share the unit, as before; all else must not meet, a whole card and
+    its partitions included.
+    """
+    if not same_unit:
+        return True
+    if ours[1] and theirs[1]:
+        return False
+    return ours != theirs
+
+
+def _holders(held: Held) -> dict[str, dict[tuple[str, bool], str]]:
+    """By unit: each way in which it is held, with one device of it."""
+    found: dict[str, dict[tuple[str, bool], str]] = {}
+    for resource, ids in held.items():
+        for device_id in ids:
+            unit = found.setdefault(offering.unit_of(device_id), {})
+            unit.setdefault((resource, _is_replica(device_id)), device_id)
+    return found
+
+
+def _cards(offer: offering.Offer) -> dict[str, tuple[str, ...]]:
+    """By card offered whole: the partitions that it has nevertheless."""
+    return {
+        device.unit.id: tuple(each.uuid for each in device.unit.card.partitions if each.uuid)
+        for resource in offer.resources
+        for device in resource.devices
+        if device.unit.partition is None
+    }
+
+
+def _is_replica(device_id: str) -> bool:
+    return offering.REPLICA in device_id

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From cards and a config to the devices of each resource.
+
+Pure. A unit is a card, or a MIG partition; a device is a unit, or one of its replicas,
+and is what the kubelet counts. Names and rules are those of NVIDIA's device plugin
+0.20, with two differences: `devices` and `rename` of shared resources and patterns of
+resource names have their effect, and a part of a node that cannot be offered is told
+in `Offer.problems` while the rest is offered.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from gpudeck.pluginconfig import model
+from gpudeck.vendors import contract, health, records
+
+REPLICA = "::"
+"""Between the id of a unit and the number of its replica."""
+
+
+class Unit(model.Value, frozen=True):
+    """A card, or a MIG partition of one."""
+
+    id: str
+    """UUID."""
+    index: str
+    """`0`, or `0:1` for a partition."""
+    card: contract.CardReading
+    site: contract.Site
+    health: health.Health
+    """Of its card."""
+    partition: contract.Partition | None = None
+    fault: str = ""
+    """Why it is unhealthy, in a sentence; empty: it is healthy."""
+
+
+class Device(model.Value, frozen=True):
+    """What the kubelet counts."""
+
+    id: str
+    unit: Unit
+
+
+class Resource(model.Value, frozen=True):
+    """The devices of one resource, in order."""
+
+    name: str
+    devices: tuple[Device, ...] = ()
+    single_only: bool = False
+    """A container may have one of its replicas and no more."""
+    strategy: model.Strategy | None = None
+    """How the replicas share their unit; None where none is shared."""
+    limits: tuple[tuple[str, str], ...] = ()
+    """Memory that one replica may take, by unit id: `equal` or a quantity."""
+    replicas: int = 1
+
+
+class Problem(model.Value, frozen=True):
+    """What is not offered, and why."""
+
+    reason: str
+    message: str
+
+
+class Offer(model.Value, frozen=True):
+    """Everything that a node offers, by name of the resource."""
+
+    resources: tuple[Resource, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def resource(self, name: str) -> Resource | None:
+        """The resource of that name."""
+        return next((each for each in self.resources if each.name == name), None)
+
+
+class Seen(model.Value, frozen=True):
+    """The last reading of each card on the bus, by address: a card that fails is still offered."""
+
+    readings: tuple[tuple[str, contract.CardReading], ...] = ()
+
+
+def remember(before: Seen, inventory: records.Inventory) -> Seen:
+    """Keep the readings of cards that have none now; forget cards that left the bus."""
+    known = dict(before.readings)
+    found = {card.site.address: card.reading for card in inventory.cards}
+    kept = {address: reading or known.get(address) for address, reading in found.items()}
+    return Seen(
+        readings=tuple((address, each) for address, each in kept.items() if each is not None)
+    )
+
+
+def offer(inventory: records.Inventory, seen: Seen, config: model.Config) -> Offer:
+    """What the node offers now."""
+    cards = _cards(inventory, seen)
+    named, problems = _named(cards, config)
+    resources: list[Resource] = []
+    for name, units in named.items():
+        resources += _shared(name, units, config.sharing, problems)
+    if config.sharing is not None:
+        problems += _without_effect(named, config.sharing)
+    return Offer(resources=_merged(resources), problems=tuple(problems))
+
+
+def _cards(inventory: records.Inventory, seen: Seen) -> list[Unit]:
+    """Every card that was ever read; the index counts those of the driver, as NVML does."""
+    readings = dict(seen.readings)
+    served = [card for card in inventory.cards if card.site.served]
+    return [
+        Unit(
+            id=readings[card.site.address].uuid,
+            index=str(index),
+            card=readings[card.site.address],
+            site=card.site,
+            health=card.health,
+            fault=_fault(card),
+        )
+        for index, card in enumerate(served)
+        if card.site.address in readings
+    ]
+
+
+def _fault(card: records.CardState) -> str:
+    """Why a card is not fit for new work now; empty if nothing is known against it."""
+    if card.health.verdict is health.Verdict.UNHEALTHY:
+        return card.health.message
+    if not card.driver.ready:
+        return card.driver.message
+    if card.health.verdict is health.Verdict.UNKNOWN and card.reading is None:
+        return card.health.message
+    return ""
+
+
+def _named(
+    cards: Sequence[Unit], config: model.Config
+) -> tuple[dict[str, list[Unit]], list[Problem]]:
+    """The units by the name that they have before sharing."""
+    strategy = config.flags.mig_strategy or model.MigStrategy.NONE
+    problems: list[Problem] = []
+    named: dict[str, list[Unit]] = {}
+    if strategy is model.MigStrategy.NONE:
+        whole, parts = list(cards), []
+    else:
+        enabled = contract.PartitioningMode.ENABLED
+        whole = [unit for unit in cards if unit.card.mode is not enabled]
+        partitioned = [unit for unit in cards if unit.card.mode is enabled]
+        parts = _parts(partitioned, problems)
+        if strategy is model.MigStrategy.SINGLE and partitioned:
+            refusal = _not_uniform(whole, partitioned, parts)
+            if refusal is not None:
+                return {model.GPU: []}, [*problems, refusal]
+    for unit in whole:
+        name = _by_pattern(unit.card.product_name, config.resources.gpus) or model.GPU
+        named.setdefault(name, []).append(unit)
+    for unit in parts:
+        named.setdefault(_name_of_part(unit, strategy, config), []).append(unit)
+    return named, problems
+
+
+def _parts(partitioned: Iterable[Unit], problems: list[Problem]) -> list[Unit]:
+    found = []
+    for unit in partitioned:
+        usable = [each for each in unit.card.partitions if each.uuid]
+        if not usable:
+            text = f"{unit.site.address}: MIG is enabled and the card has no partition."
+            problems.append(Problem(reason="CardNotPartitioned", message=text))
+        for index, part in enumerate(usable):
+            if _is_split(part):
+                text = (
+                    f"{unit.site.address}: the partition {part.profile} is a part of a GPU "
+                    "instance, which is not offered; make one compute instance of the whole one."
+                )
+                problems.append(Problem(reason="PartitionNotSupported", message=text))
+                continue
+            is_concerned = unit.health.concerns(part.driver_id)
+            found.append(
+                msgspec.structs.replace(
+                    unit,
+                    id=part.uuid,
+                    index=f"{unit.index}:{index}",
+                    partition=part,
+                    fault=unit.fault if is_concerned else "",
+                )
+            )
+    return found
+
+
+def _is_split(part: contract.Partition) -> bool:
+    """`1c.3g.40gb`: a compute instance that is not all of its GPU instance (case-29)."""
+    head = part.profile.partition(".")[0]
+    return head.endswith("c") and head[:-1].isdigit()
+
+
+def _not_uniform(
+    whole: Sequence[Unit], partitioned: Sequence[Unit], parts: Sequence[Unit]
+) -> Problem | None:
+    """Why the strategy `single` offers nothing on this node (case-04)."""
+    reason = "MigNotUniform"
+    if whole:
+        text = f"{_listed(whole)} are not in MIG mode and {_listed(partitioned)} are"
+    elif empty := [
+        unit for unit in partitioned if not any(each.uuid for each in unit.card.partitions)
+    ]:
+        text = f"{_listed(empty)} have no partition"
+    elif len(profiles := sorted({_profile(unit) for unit in parts})) > 1:
+        text = f"the partitions are of several profiles: {', '.join(profiles)}"
+    elif not parts:
+        text = "no partition can be offered"
+    else:
+        return None
+    return Problem(
+        reason=reason,
+        message=f"flags.migStrategy: 'single' does not fit this node, for {text}; allowed: mixed, "
+        "or partitions of one profile on every card. Nothing is offered.",
+    )
+
+
+def _listed(units: Iterable[Unit]) -> str:
+    return ", ".join(unit.site.address for unit in units)
+
+
+def _profile(unit: Unit) -> str:
+    return unit.partition.profile if unit.partition is not None else ""
+
+
+def _name_of_part(unit: Unit, strategy: model.MigStrategy, config: model.Config) -> str:
+    named = _by_pattern(_profile(unit), config.resources.mig)
+    if named is not None:
+        return named
+    if strategy is model.MigStrategy.SINGLE:
+        return model.GPU
+    return model.MIG + _profile(unit).replace("+", ".")
+
+
+def _by_pattern(text: str, patterns: Iterable[model.Named]) -> str | None:
+    return next((each.name for each in patterns if fnmatch.fnmatchcase(text, each.pattern)), None)
+
+
+def _shared(
+    name: str,
+    units: Sequence[Unit],
+    sharing: model.Sharing | None,
+    problems: list[Problem],
+) -> list[Resource]:
+    """The units of one name, some of them perhaps offered as replicas."""
+    left = list(units)
+    found: list[Resource] = []
+    for entry in sharing.resources if sharing is not None else ():
+        if sharing is None or entry.name != name:
+            continue
+        chosen, missing = _chosen(entry, left, units)
+        problems += [
+            Problem(
+                reason="SharedDeviceMissing",
+                message=f"sharing.{sharing.strategy}.resources: {name} has no device {each!r} "
+                "that is still to be shared.",
+            )
+            for each in missing
+        ]
+        if sharing.strategy is model.Strategy.MPS and any(unit.partition for unit in chosen):
+            text = f"sharing.mps: {name} names MIG partitions, which MPS does not share."
+            problems.append(Problem(reason="MpsNotSupported", message=text))
+            continue
+        left = [unit for unit in left if unit not in chosen]
+        found.append(_replicated(entry, chosen, sharing))
+    # Without a unit left the name still stands there, so that the kubelet is told 0 of it.
+    return [Resource(name=name, devices=tuple(Device(id=u.id, unit=u) for u in left)), *found]
+
+
+def _chosen(
+    entry: model.Replicated, left: Sequence[Unit], units: Sequence[Unit]
+) -> tuple[list[Unit], list[str]]:
+    """The units that an entry shares, and what it names that cannot be."""
+    if entry.devices is None:
+        count = len(left) if entry.count is None else entry.count
+        missing = [f"number {len(left) + 1}"] if count > len(left) else []
+        return list(left[:count]), missing
+    by_name: Mapping[str, Unit] = {
+        **{unit.index: unit for unit in left},
+        **{unit.id: unit for unit in left},
+    }
+    chosen = {by_name[each].id for each in entry.devices if each in by_name}
+    missing = [each for each in entry.devices if each not in by_name]
+    return [unit for unit in units if unit.id in chosen], missing
+
+
+def _replicated(entry: model.Replicated, units: Sequence[Unit], sharing: model.Sharing) -> Resource:
+    name = entry.rename or entry.name
+    if entry.rename is None and sharing.rename_by_default:
+        name += model.SHARED_SUFFIX
+    limit = entry.memory_limit
+    return Resource(
+        name=name,
+        devices=tuple(
+            Device(id=f"{unit.id}{REPLICA}{number}", unit=unit)
+            for unit in units
+            for number in range(entry.replicas)
+        ),
+        single_only=sharing.fail_requests_greater_than_one,
+        strategy=sharing.strategy,
+        limits=tuple((unit.id, limit) for unit in units) if limit is not None else (),
+        replicas=entry.replicas,
+    )
+
+
+def _without_effect(named: Mapping[str, object], sharing: model.Sharing) -> list[Problem]:
+    return [
+        Problem(
+            reason="SharedResourceMissing",
+            message=f"sharing.{sharing.strategy}.resources: {entry.name!r} is no resource of this "
+            f"node; it has {', '.join(sorted(named)) or 'none'}.",
+        )
+        for entry in sharing.resources
+        if entry.name not in named
+    ]
+
+
+def _merged(resources: Iterable[Resource]) -> tuple[Resource, ...]:
+    """Resources that got one name become one; the rules of the shared part hold for it."""
+    found: dict[str, Resource] = {}
+    for each in resources:
+        before = found.get(each.name)
+        if before is None:
+            found[each.name] = each
+            continue
+        found[each.name] = Resource(
+            name=each.name,
+            devices=(*before.devices, *each.devices),
+            single_only=before.single_only or each.single_only,
+            strategy=before.strategy or each.strategy,
+            limits=(*before.limits, *each.limits),
+            replicas=max(before.replicas, each.replicas),
+        )
+    return tuple(found[name] for name in sorted(found))
+
+
+def unit_of(device_id: str) -> str:
+    """The unit of a device's id, as the kubelet and its pod-resources API spell it."""
+    return device_id.partition(REPLICA)[0]

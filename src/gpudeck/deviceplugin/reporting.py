@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with the config, on the Node: a condition for programs, Events for people.
+
+The condition DevicePluginConfigured is False while the config that was chosen is not
+the one in force, or something of it cannot be offered; it names the field. It is ours
+alone (server-side apply), so the kubelet's conditions stay as they are.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+from gpudeck import errors
+from gpudeck.api import labels
+from gpudeck.api.meta import Meta, ObjectReference
+from gpudeck.api.resources import NODE
+from gpudeck.deviceplugin import metrics, offering
+from gpudeck.kube.client import Client
+from gpudeck.kube.queueing import Queue
+from gpudeck.kube.recording import Recorder
+from gpudeck.pluginconfig import selecting
+
+CONFIGURED = "DevicePluginConfigured"
+IN_FORCE = "ConfigInForce"
+NO_EFFECT = "PluginConfigWithoutEffect"
+_KEY = "condition"
+
+
+class Said(offering.Problem, frozen=True):
+    """The condition: `reason` and `message` with its status."""
+
+    is_true: bool = True
+
+
+def condition(selected: selecting.Selected, problems: Iterable[offering.Problem]) -> Said:
+    """What the condition says of a config and of what the node made of it. Pure."""
+    name = selected.name or "empty"
+    if selected.problem is not None:
+        return Said(
+            reason=selected.problem.reason,
+            message=f"{selected.problem.message}. The config {name} stays in force.",
+            is_true=False,
+        )
+    first = next(iter(problems), None)
+    if first is not None:
+        return Said(reason=first.reason, message=first.message, is_true=False)
+    return Said(
+        reason=IN_FORCE, message=f"The config {name} ({selected.origin.value}) is in force."
+    )
+
+
+class Reporter:
+    """Tells the Node; `run` and the recorder's must run. Without an API server nothing is told."""
+
+    def __init__(self, api: Client | None, node: str, recorder: Recorder | None) -> None:
+        self._api = api
+        self._recorder = recorder
+        self._node = node
+        self._about = ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
+        self._told: frozenset[offering.Problem] = frozenset()
+        self._wanted: Said | None = None
+        self._written: Said | None = None
+        self._since = ""
+        self._queue = Queue("node condition", limit_seconds=30.0)
+
+    def show(self, selected: selecting.Selected, problems: tuple[offering.Problem, ...]) -> None:
+        """Say what holds now. Each thing is told once while it lasts."""
+        said = condition(selected, problems)
+        metrics.config_valid.set(selected.problem is None)
+        notes = [offering.Problem(reason=NO_EFFECT, message=each) for each in selected.config.notes]
+        events = {*problems, *notes}
+        if selected.problem is not None:
+            events.add(offering.Problem(reason=said.reason, message=said.message))
+        for each in events - self._told:
+            if self._recorder is not None:
+                self._recorder.record(
+                    self._about, reason=each.reason, message=each.message, warning=True
+                )
+        self._told = frozenset(events)
+        if said != self._wanted:
+            if self._wanted is None or said.is_true != self._wanted.is_true:
+                now = datetime.datetime.now(datetime.UTC)
+                self._since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._wanted = said
+            self._queue.add(_KEY)
+
+    async def run(self) -> None:
+        """Keep the condition, for ever."""
+        await self._queue.work(self._reconcile)
+
+    async def _reconcile(self, _key: str) -> None:
+        said = self._wanted
+        if self._api is None or said is None or said == self._written:
+            return
+        body: dict[str, Any] = {
+            "metadata": {"name": self._node},
+            "status": {
+                "conditions": [
+                    {
+                        "type": CONFIGURED,
+                        "status": "True" if said.is_true else "False",
+                        "reason": said.reason,
+                        "message": said.message,
+                        "lastTransitionTime": self._since,
+                    }
+                ]
+            },
+        }
+        try:
+            await self._api.apply(
+                NODE, body, Meta, manager=labels.MANAGER_DEVICE_PLUGIN, subresource="status"
+            )
+        except (errors.ForbiddenError, errors.NotFoundError) as error:
+            # Rights and the Node may come later, and no other event would let us try again.
+            raise errors.UnavailableError(error.message, reason=error.reason) from error
+        self._written = said

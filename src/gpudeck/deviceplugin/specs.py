@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CDI files of the device plugin: every unit of the node under a name that does not change.
+
+`find` asks the maker's serving side what a container needs of each unit (it reads files
+of the node, so it is called in a thread); a unit that cannot be given now is left out with
+its reason and costs nobody else anything. `render` makes the bytes. Names and kinds are
+those of NVIDIA's device plugin 0.20, so pods that were given a name keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gpudeck.cdi import spec
+from gpudeck.deviceplugin import answering, offering
+from gpudeck.errors import GpudeckError
+from gpudeck.host import root as host
+from gpudeck.pluginconfig import model
+from gpudeck.vendors import contract
+
+_EXTRAS = {
+    "gdrcopy": ("/dev/gdrdrv",),
+    "gds": ("/dev/nvidia-fs*",),
+    "mofed": ("/dev/infiniband/uverbs*", "/dev/infiniband/rdma_cm"),
+}
+_IMEX = "imex-channel"
+_IMEX_FOLDER = "/dev/nvidia-caps-imex-channels"
+
+
+class Found(model.Value, frozen=True):
+    """What was found out: for the answers to the kubelet, and for the runtime's folder."""
+
+    ready: answering.Ready
+    files: tuple[tuple[str, bytes], ...] = ()
+    """File names and what they are to hold."""
+    problems: tuple[offering.Problem, ...] = ()
+
+
+class _Collected:
+    """Filled unit by unit."""
+
+    def __init__(
+        self, vendor: contract.Vendor, way: answering.Way, *, version: str, hook_path: str
+    ) -> None:
+        self._vendor = vendor
+        self._way = way
+        self._version = version
+        self._hook_path = hook_path
+        self.devices: dict[str, spec.ContainerEdits] = {}
+        self.names: set[str] = set()
+        """Of every unit that is offered, whether or not it can be given now."""
+        self.shared: contract.Edits | None = None
+        self.nodes: dict[str, tuple[contract.DeviceNode, ...]] = {}
+        self.additions: dict[str, answering.Addition] = {}
+        self.unready: dict[str, str] = {}
+        self.problems: dict[str, offering.Problem] = {}
+
+    def take(self, unit: offering.Unit, part: answering.Part | None) -> None:
+        """Ask about a unit; what goes wrong is noted and costs no other one anything."""
+        self.names.add(answering.cdi_name(unit, self._way))
+        try:
+            self._take(unit, part)
+        except GpudeckError as error:
+            self.unready[unit.id] = error.message
+            self.problems[unit.id] = offering.Problem(reason=error.reason, message=error.message)
+
+    def refuse_all(self, message: str) -> None:
+        """No unit can be given, for one reason."""
+        reason = "ImexChannelMissing"
+        self.unready = dict.fromkeys([*self.nodes, *self.unready], f"{message}.")
+        self.nodes = {}
+        self.problems[reason] = offering.Problem(reason=reason, message=f"{message}.")
+
+    def _take(self, unit: offering.Unit, part: answering.Part | None) -> None:
+        card = unit.card
+        if unit.partition is None and card.mode is contract.PartitioningMode.ENABLED:
+            # The strategy `none` offers cards whole whatever their mode is.
+            card = msgspec.structs.replace(card, mode=contract.PartitioningMode.NOT_AVAILABLE)
+        uses = [contract.Use(card=card, partition=unit.partition)]
+        if part is not None:
+            uses.append(contract.Use(card=card, share=share_of(unit, part)))
+        answer = self._vendor.inject(uses, driver_version=self._version, hook_path=self._hook_path)
+        own = answer.uses[0].edits
+        self.shared = answer.shared
+        self.devices[answering.cdi_name(unit, self._way)] = edits(own)
+        self.nodes[unit.id] = (*answer.shared.device_nodes, *own.device_nodes)
+        if part is not None:
+            self._take_part(unit, part, own, answer.uses[1])
+
+    def _take_part(
+        self,
+        unit: offering.Unit,
+        part: answering.Part,
+        own: contract.Edits,
+        found: contract.UseEdits,
+    ) -> None:
+        self.devices[answering.cdi_name(unit, self._way, part)] = edits(found.edits)
+        added = [each for each in found.edits.mounts if each not in own.mounts]
+        self.additions[unit.id] = answering.Addition(
+            envs=tuple(
+                (name, value)
+                for name, _, value in (each.partition("=") for each in found.edits.env)
+                if f"{name}={value}" not in own.env
+            ),
+            mounts=tuple(
+                answering.Mount(
+                    container_path=each.container_path, host_path=each.host_path, read_only=False
+                )
+                for each in added
+            ),
+        )
+        by_driver = part.strategy is model.Strategy.TIME_SLICING
+        if by_driver and (not found.limits_memory or model.CDI.isdisjoint(self._way.strategies)):
+            why = found.limits_memory_message or "The driver keeps no limit."
+            if found.limits_memory:
+                why = "The limit is set by a hook, which no flags.plugin.deviceListStrategy but "
+                why += "cdi-cri and cdi-annotations give to containers."
+            self.problems[f"{unit.id} memory"] = offering.Problem(
+                reason="MemoryLimitNotKept", message=f"{unit.site.address}: {why}"
+            )
+
+
+def share_of(unit: offering.Unit, part: answering.Part) -> contract.Share:
+    """A replica in the words of the maker's contract."""
+    is_mps = part.strategy is model.Strategy.MPS
+    strategies = contract.SharingStrategy
+    return contract.Share(
+        share_id=f"{unit.id}{part.suffix}",
+        memory_bytes=part.memory_bytes,
+        cores=part.cores,
+        strategy=strategies.MPS if is_mps else strategies.TIME_SLICING,
+    )
+
+
+def pending(vendor: contract.Vendor, offer: offering.Offer) -> dict[str, str]:
+    """Why replicas by MPS cannot be used yet, by id of their card. Blocks; changes nothing."""
+    found = {}
+    for resource in offer.resources:
+        if resource.strategy is not model.Strategy.MPS:
+            continue
+        for unit in {each.unit.id: each.unit for each in resource.devices}.values():
+            part = answering.part(resource, unit)
+            if part is None:
+                continue
+            if not unit.card.share_support.mps:
+                found[unit.id] = (
+                    f"{unit.site.address} cannot be shared by MPS now; is "
+                    "nvidia-mps-control-daemon on the node?"
+                )
+                continue
+            use = contract.Use(card=unit.card, share=share_of(unit, part))
+            found[unit.id] = vendor.pending(use)
+    return {unit_id: why for unit_id, why in found.items() if why}
+
+
+def file_name(kind: str) -> str:
+    """The file of a class of devices."""
+    return f"{answering.CDI_VENDOR}-{kind}.json"
+
+
+def find(
+    vendor: contract.Vendor,
+    offer: offering.Offer,
+    way: answering.Way,
+    *,
+    driver_version: str,
+    hook_path: str,
+    root: host.Root,
+    before: bytes | None = None,
+) -> Found:
+    """What containers need of each unit that is offered. Blocks; raises nothing of one unit.
+
+    `before` is the file of the cards as it is: a container that is started again asks for the
+    name that its pod was given, whatever the config says by now.
+    """
+    collected = _Collected(vendor, way, version=driver_version, hook_path=hook_path)
+    for resource in offer.resources:
+        for unit in {each.unit.id: each.unit for each in resource.devices}.values():
+            collected.take(unit, answering.part(resource, unit))
+    extras = _extras(root, way)
+    missing = [each for each in way.imex_channels if str(each) not in extras.get(_IMEX, {})]
+    if missing and way.imex_required:
+        collected.refuse_all(f"imex.channelIDs: the node has no {_IMEX_FOLDER}/channel{missing[0]}")
+    devices = {**_kept(before, collected), **collected.devices}
+    own_file = render(answering.CDI_CLASS, devices, collected.shared)
+    files = [(file_name(answering.CDI_CLASS), own_file)] if collected.devices else []
+    files += [(file_name(kind), render(kind, named)) for kind, named in extras.items()]
+    return Found(
+        ready=answering.Ready(
+            nodes=tuple(collected.nodes.items()),
+            named=tuple(collected.nodes),
+            unready=tuple(collected.unready.items()),
+            additions=tuple(collected.additions.items()),
+            extras=tuple(
+                f"{answering.CDI_VENDOR}/{kind}={name}"
+                for kind, named in extras.items()
+                for name in named
+            ),
+        ),
+        files=tuple(files),
+        problems=tuple(collected.problems.values()),
+    )
+
+
+def _kept(before: bytes | None, collected: _Collected) -> dict[str, spec.ContainerEdits]:
+    """Devices of the file that are of a unit that is still there."""
+    if before is None:
+        return {}
+    try:
+        found = msgspec.json.decode(before, type=spec.Spec)
+    except msgspec.DecodeError:
+        return {}
+    return {
+        each.name: each.container_edits
+        for each in found.devices
+        if each.name in collected.names
+        or any(each.name.startswith(f"{name}-") for name in collected.names)
+    }
+
+
+def _extras(root: host.Root, way: answering.Way) -> dict[str, dict[str, spec.ContainerEdits]]:
+    """Device nodes besides cards that every container with a card gets, where they exist."""
+    found: dict[str, dict[str, spec.ContainerEdits]] = {}
+    for feature in way.features:
+        nodes = _existing(root, _EXTRAS[feature])
+        if nodes:
+            found[feature] = {"all": spec.ContainerEdits(device_nodes=nodes)}
+    for channel in way.imex_channels:
+        nodes = _existing(root, (f"{_IMEX_FOLDER}/channel{channel}",))
+        if nodes:
+            found.setdefault(_IMEX, {})[str(channel)] = spec.ContainerEdits(device_nodes=nodes)
+    return found
+
+
+def _existing(root: host.Root, patterns: Iterable[str]) -> list[spec.DeviceNode]:
+    found = []
+    for pattern in patterns:
+        folder, _, name = pattern.rpartition("/")
+        names = [name]
+        if name.endswith("*"):
+            names = sorted(each for each in _listed(root, folder) if each.startswith(name[:-1]))
+        for each in names:
+            path = f"{folder}/{each}"
+            if root.device_number(path):
+                found.append(spec.DeviceNode(path=path, host_path=root.on_node(path)))
+    return found
+
+
+def _listed(root: host.Root, folder: str) -> list[str]:
+    try:
+        return list(root.list(folder))
+    except GpudeckError:
+        return []
+
+
+def render(
+    kind: str, devices: Mapping[str, spec.ContainerEdits], shared: contract.Edits | None = None
+) -> bytes:
+    """One CDI file; equal input gives equal bytes."""
+    common = edits(shared) if shared is not None else None
+    all_edits = [*devices.values(), *([common] if common is not None else [])]
+    has_groups = any(each.additional_gids for each in all_edits)
+    rendered = spec.Spec(
+        # The lowest version that knows what is used, since a runtime refuses later ones.
+        cdi_version="0.7.0" if has_groups else "0.5.0",
+        kind=f"{answering.CDI_VENDOR}/{kind}",
+        devices=[spec.Device(name=name, container_edits=each) for name, each in devices.items()],
+        container_edits=common if common != spec.ContainerEdits() else None,
+    )
+    return msgspec.json.encode(rendered)
+
+
+def edits(found: contract.Edits) -> spec.ContainerEdits:
+    """The maker's words in those of the runtime."""
+    return spec.ContainerEdits(
+        env=list(found.env) or None,
+        device_nodes=[
+            spec.DeviceNode(
+                path=each.path,
+                host_path=each.host_path,
+                type=each.type,
+                major=each.major,
+                minor=each.minor,
+                permissions=each.permissions,
+            )
+            for each in found.device_nodes
+        ]
+        or None,
+        mounts=[
+            spec.Mount(
+                host_path=each.host_path,
+                container_path=each.container_path,
+                options=list(each.options) or None,
+            )
+            for each in found.mounts
+        ]
+        or None,
+        hooks=[
+            spec.Hook(
+                hook_name=each.name,
+                path=each.path,
+                args=list(each.args) or None,
+                env=list(each.env) or None,
+            )
+            for each in found.hooks
+        ]
+        or None,
+        additional_gids=list(found.additional_gids) or None,
+    )

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CDI file that names every unit of a node."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.unit.deviceplugin.nodes import card, offer
+
+from gpudeck import errors
+from gpudeck.deviceplugin import answering, offering, specs
+from gpudeck.host.root import Root
+from gpudeck.pluginconfig.model import ListStrategy
+from gpudeck.vendors import contract
+from gpudeck.vendors.simulated.cards import SimulatedVendor
+
+
+class Vendor(SimulatedVendor):
+    """Lacks the device node of one card, and keeps limits of memory."""
+
+    def inject(
+        self, uses: Sequence[contract.Use], *, driver_version: str, hook_path: str
+    ) -> contract.Injection:
+        if any(use.card.minor == 1 for use in uses):
+            raise errors.UnavailableError("/dev/simulated1 is missing", reason="DeviceNodeMissing")
+        found = super().inject(uses, driver_version=driver_version, hook_path=hook_path)
+        limited = tuple(
+            msgspec.structs.replace(each, limits_memory=use.share is not None)
+            for each, use in zip(found.uses, uses, strict=True)
+        )
+        return msgspec.structs.replace(found, uses=limited)
+
+
+def find(
+    tmp_path: Path,
+    offered: offering.Offer,
+    before: bytes | None = None,
+    way: answering.Way | None = None,
+) -> tuple[specs.Found, dict[str, Any]]:
+    found = specs.find(
+        Vendor(contract.VendorSettings(host_root=str(tmp_path))),
+        offered,
+        way or answering.Way(),
+        driver_version="1.0",
+        hook_path="",
+        root=Root(tmp_path),
+        before=before,
+    )
+    return found, {name: json.loads(content) for name, content in found.files}
+
+
+def names(files: dict[str, Any]) -> list[str]:
+    file = files["k8s.device-plugin.nvidia.com-gpu.json"]
+    assert file["kind"] == "k8s.device-plugin.nvidia.com/gpu"
+    return [each["name"] for each in file["devices"]]
+
+
+def test_a_card_without_its_node_costs_one_card(tmp_path: Path) -> None:
+    found, files = find(tmp_path, offer("", card(0), card(1), card(2)))
+    assert names(files) == ["GPU-0", "GPU-2"]
+    assert found.ready.named == ("GPU-0", "GPU-2")
+    assert dict(found.ready.unready) == {"GPU-1": "/dev/simulated1 is missing"}
+    assert [each.reason for each in found.problems] == ["DeviceNodeMissing"]
+
+
+LIMITED = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4, memoryLimit: %s}]}}"
+
+
+def test_a_limited_replica_has_a_name_with_its_amount(tmp_path: Path) -> None:
+    offered = offer(LIMITED % "equal", card(0))
+    _, files = find(tmp_path, offered)
+    assert names(files) == ["GPU-0", "GPU-0-10240Mi"]
+    unit = offered.resources[0].devices[0].unit
+    part = answering.part(offered.resources[0], unit)
+    assert answering.cdi_name(unit, answering.Way(), part) == "GPU-0-10240Mi"
+
+
+def test_names_that_pods_were_given_stay_while_their_card_is_there(tmp_path: Path) -> None:
+    first, _ = find(tmp_path, offer(LIMITED % "5Gi", card(0), card(2)))
+    _, files = find(tmp_path, offer("", card(0)), before=dict(first.files).popitem()[1])
+    assert names(files) == ["GPU-0", "GPU-0-5120Mi"]
+
+
+def test_a_broken_file_is_made_anew(tmp_path: Path) -> None:
+    _, files = find(tmp_path, offer("", card(0)), before=b"{")
+    assert names(files) == ["GPU-0"]
+
+
+def test_partitions_are_named_by_their_uuid(tmp_path: Path) -> None:
+    _, files = find(tmp_path, offer("flags: {migStrategy: mixed}", card(0, profiles=("1g.2gb",))))
+    assert names(files) == ["MIG-0-0"]
+
+
+def test_a_partitioned_card_that_is_offered_whole_is_named(tmp_path: Path) -> None:
+    _, files = find(tmp_path, offer("", card(0, profiles=("1g.2gb",))))
+    assert names(files) == ["GPU-0"]
+
+
+def test_a_replica_by_mps_has_an_equal_part_of_memory_and_cores(tmp_path: Path) -> None:
+    offered = offer("sharing: {mps: {resources: [{name: gpu, replicas: 4}]}}", card(0))
+    _, files = find(tmp_path, offered)
+    assert names(files) == ["GPU-0", "GPU-0-mps-10240Mi-25"]
+
+
+def test_a_limit_that_no_hook_can_keep_is_said(tmp_path: Path) -> None:
+    offered = offer(LIMITED % "5Gi", card(0))
+    found, _ = find(tmp_path, offered)
+    assert [each.reason for each in found.problems] == ["MemoryLimitNotKept"]
+    assert "cdi-cri" in found.problems[0].message
+    cdi = answering.Way(strategies=(ListStrategy.CDI_CRI,))
+    assert find(tmp_path, offered, way=cdi)[0].problems == ()
+
+
+def test_without_a_channel_that_is_required_no_card_is_given(tmp_path: Path) -> None:
+    way = answering.Way(imex_channels=(0,))
+    assert find(tmp_path, offer("", card(0)), way=way)[0].ready.named == ("GPU-0",)
+    way = answering.Way(imex_channels=(0,), imex_required=True)
+    found, _ = find(tmp_path, offer("", card(0)), way=way)
+    assert found.ready.named == ()
+    assert "channel0" in dict(found.ready.unready)["GPU-0"]
+    assert [each.reason for each in found.problems] == ["ImexChannelMissing"]

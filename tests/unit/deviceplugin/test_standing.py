@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kubelet is sent and answered from one moment of the plugin."""
+
+import pytest
+from tests.unit.deviceplugin.nodes import card, counts, offer
+from tests.unit.deviceplugin.test_offering import MIXED, SLICE_4
+
+from gpudeck.deviceplugin import answering, standing
+from gpudeck.errors import InvalidError
+from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
+from gpudeck.pluginconfig.model import ListStrategy
+
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+
+
+def test_sick_and_withheld_devices_are_unhealthy_and_stay_listed() -> None:
+    now = standing.Standing(
+        offer=offer("", card(0), card(1, fault="Sick."), card(2)), withheld=((GPU, "GPU-2"),)
+    )
+    healths = {each.ID: each.health for each in standing.devices(now, GPU)}
+    assert healths == {"GPU-0": "Healthy", "GPU-1": "Unhealthy", "GPU-2": "Unhealthy"}
+
+
+@pytest.mark.parametrize(("node", "hint"), [(1, [1]), (-1, []), (None, [])])
+def test_the_numa_node_is_a_hint_where_there_is_one(node: int | None, hint: list[int]) -> None:
+    now = standing.Standing(offer=offer("", card(0, numa_node=node)))
+    (device,) = standing.devices(now, GPU)
+    assert [each.ID for each in device.topology.nodes] == hint
+
+
+def test_a_resource_that_is_no_longer_offered_is_an_empty_list() -> None:
+    now = standing.Standing(offer=offer(SLICE_4, card(0)))
+    assert standing.devices(now, "nvidia.com/gone") == []
+    with pytest.raises(InvalidError, match="no longer offered"):
+        standing.allocate(now, "nvidia.com/gone", ["GPU-0"])
+
+
+def test_between_two_offers_only_what_both_have_is_offered() -> None:
+    whole, shared = offer("", card(0), card(1)), offer(SLICE_4, card(0), card(1))
+    assert counts(standing.between(whole, shared)) == {GPU: 0}
+    ten = offer(SLICE_4.replace("4", "10"), card(0), card(1))
+    assert counts(standing.between(shared, ten)) == {GPU: 0, SHARED: 8}
+
+
+def test_the_answer_in_the_kubelets_words() -> None:
+    now = standing.Standing(
+        offer=offer("", card(0)),
+        way=answering.Way(strategies=(ListStrategy.CDI_CRI, ListStrategy.ENVVAR)),
+        ready=answering.Ready(named=("GPU-0",)),
+    )
+    assert standing.allocate(now, GPU, ["GPU-0"]) == pb.ContainerAllocateResponse(
+        envs={"NVIDIA_VISIBLE_DEVICES": "GPU-0"},
+        cdi_devices=[pb.CDIDevice(name="k8s.device-plugin.nvidia.com/gpu=GPU-0")],
+    )
+
+
+def test_preference_does_not_depend_on_the_kubelets_order() -> None:
+    now = standing.Standing(offer=offer("", *map(card, range(4))))
+    for available in (["GPU-3", "GPU-1", "GPU-2"], ["GPU-2", "GPU-3", "GPU-1"]):
+        request = pb.ContainerPreferredAllocationRequest(
+            available_deviceIDs=available, allocation_size=2
+        )
+        assert standing.prefer(now, GPU, request) == ["GPU-1", "GPU-2"]
+
+
+def test_partitions_are_taken_from_the_emptiest_card() -> None:
+    cards = [card(number, profiles=("1g.5gb",) * 3) for number in range(2)]
+    now = standing.Standing(offer=offer(MIXED, *cards))
+    request = pb.ContainerPreferredAllocationRequest(
+        available_deviceIDs=["MIG-0-2", "MIG-1-0", "MIG-1-1", "MIG-1-2"], allocation_size=1
+    )
+    assert standing.prefer(now, "nvidia.com/mig-1g.5gb", request) == ["MIG-1-0"]
