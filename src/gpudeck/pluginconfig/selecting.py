@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which named config holds on a node, and which one stays when the chosen one is no good.
+
+Pure; called whenever the Node's label or the ConfigMap changes. The order is: the
+node's label, the NodeGroup's choice, the cluster's default, the fallback strategies.
+A name that is not there or a config that is wrong changes nothing: the last good one
+stays and the `Problem` says why (NVIDIA's config-manager 0.20 ends instead).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+
+from gpudeck.errors import InvalidError
+from gpudeck.pluginconfig import model, reading
+
+LABEL = "nvidia.com/device-plugin.config"
+"""On Node: the name of the config that its GPU resources follow."""
+UNKNOWN = "PluginConfigUnknown"
+
+
+class Origin(enum.StrEnum):
+    LABEL = "label"
+    GROUP = "node group"
+    DEFAULT = "default"
+    FALLBACK = "fallback"
+
+
+class Fallback(enum.StrEnum):
+    """What holds where nobody has chosen."""
+
+    NAMED = "named"
+    """The config called `default`."""
+    SINGLE = "single"
+    """The only config there is."""
+    EMPTY = "empty"
+    """A config that says nothing."""
+
+
+class Problem(model.Value, frozen=True):
+    """Why the last good config stays."""
+
+    reason: str
+    message: str
+
+
+class Selected(model.Value, frozen=True):
+    """The config that holds."""
+
+    name: str
+    """Empty for the one that says nothing."""
+    origin: Origin
+    text: str
+    config: model.Config
+    problem: Problem | None = None
+
+
+class Choices(model.Value, frozen=True):
+    """Who wants what; an empty text is no choice."""
+
+    label: str = ""
+    group: str = ""
+    default: str = ""
+    fallbacks: tuple[Fallback, ...] = (Fallback.NAMED, Fallback.SINGLE, Fallback.EMPTY)
+
+
+NOTHING = Selected(name="", origin=Origin.FALLBACK, text="", config=model.Config())
+
+
+def select(configs: Mapping[str, str], choices: Choices, before: Selected | None) -> Selected:
+    """Choose among `configs` (text by name). `before` is what holds until now.
+
+    Without a last good one, the next choice in order that is good holds meanwhile, in the end
+    a config that says nothing.
+    """
+    problem: Problem | None = None
+    for origin, name in _wanted(configs, choices):
+        try:
+            selected = _read(configs, origin, name)
+        except InvalidError as error:
+            problem = problem or Problem(reason=error.reason, message=error.message)
+            if before is not None:
+                return _with(before, problem)
+            continue
+        return _with(selected, problem)
+    return _with(before or NOTHING, problem)
+
+
+def restore(name: str, text: str) -> Selected | None:
+    """The config of an earlier run, None if it is no longer understood."""
+    try:
+        config = reading.parse(text)
+    except InvalidError:
+        return None
+    return Selected(name=name, origin=Origin.FALLBACK, text=text, config=config)
+
+
+def _wanted(configs: Mapping[str, str], choices: Choices) -> Sequence[tuple[Origin, str]]:
+    chosen = [
+        (Origin.LABEL, choices.label),
+        (Origin.GROUP, choices.group),
+        (Origin.DEFAULT, choices.default),
+    ]
+    wanted = [(origin, name) for origin, name in chosen if name]
+    for fallback in choices.fallbacks:
+        if fallback is Fallback.NAMED and "default" in configs:
+            wanted.append((Origin.FALLBACK, "default"))
+        elif fallback is Fallback.SINGLE and len(configs) == 1:
+            wanted.append((Origin.FALLBACK, next(iter(configs))))
+        elif fallback is Fallback.EMPTY:
+            wanted.append((Origin.FALLBACK, ""))
+    return wanted
+
+
+def _read(configs: Mapping[str, str], origin: Origin, name: str) -> Selected:
+    if not name:
+        return NOTHING
+    if name not in configs:
+        allowed = ", ".join(sorted(configs)) or "none, for there is no config"
+        raise InvalidError(
+            f"{_where(origin)}: {name!r} is not the name of a config; allowed: {allowed}",
+            reason=UNKNOWN,
+            field=_where(origin),
+            allowed=allowed,
+        )
+    try:
+        config = reading.parse(configs[name])
+    except InvalidError as error:
+        raise InvalidError(
+            f"config {name!r}: {error.message}",
+            reason=error.reason,
+            field=error.field,
+            allowed=error.allowed,
+        ) from error
+    return Selected(name=name, origin=origin, text=configs[name], config=config)
+
+
+def _where(origin: Origin) -> str:
+    return f"label {LABEL}" if origin is Origin.LABEL else f"{origin.value} of the plugin's config"
+
+
+def _with(selected: Selected, problem: Problem | None) -> Selected:
+    return Selected(
+        name=selected.name,
+        origin=selected.origin,
+        text=selected.text,
+        config=selected.config,
+        problem=problem,
+    )

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which named config holds on a node."""
+
+import pytest
+
+from gpudeck.pluginconfig import selecting
+from gpudeck.pluginconfig.selecting import Choices, Fallback, Origin
+
+GOOD = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: %d}]}}"
+CONFIGS = {"slice-4": GOOD % 4, "slice-10": GOOD % 10, "default": "version: v1", "bad": "x: 1"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "name", "origin"),
+    [
+        (Choices(label="slice-4", group="slice-10", default="default"), "slice-4", Origin.LABEL),
+        (Choices(group="slice-10", default="default"), "slice-10", Origin.GROUP),
+        (Choices(default="slice-10"), "slice-10", Origin.DEFAULT),
+        (Choices(), "default", Origin.FALLBACK),
+        (Choices(fallbacks=(Fallback.EMPTY,)), "", Origin.FALLBACK),
+    ],
+)
+def test_the_nearest_choice_holds(choices: Choices, name: str, origin: Origin) -> None:
+    selected = selecting.select(CONFIGS, choices, None)
+    assert (selected.name, selected.origin, selected.problem) == (name, origin, None)
+
+
+def test_the_only_config_holds_where_nobody_chose() -> None:
+    selected = selecting.select({"slice-4": GOOD % 4}, Choices(), None)
+    assert selected.name == "slice-4"
+
+
+def test_an_unknown_name_keeps_the_last_good_config_and_names_those_there_are() -> None:
+    before = selecting.select(CONFIGS, Choices(label="slice-4"), None)
+    selected = selecting.select(CONFIGS, Choices(label="slice-5"), before)
+    assert selected.name == "slice-4"
+    assert selected.problem is not None
+    assert selected.problem.reason == selecting.UNKNOWN
+    assert "slice-10" in selected.problem.message
+    assert selecting.LABEL in selected.problem.message
+
+
+def test_a_wrong_config_keeps_the_last_good_one_and_names_the_field() -> None:
+    before = selecting.select(CONFIGS, Choices(label="slice-4"), None)
+    selected = selecting.select(CONFIGS, Choices(label="bad"), before)
+    assert selected.name == "slice-4"
+    assert selected.problem is not None
+    assert selected.problem.message.startswith("config 'bad': x: 1 is not valid")
+
+
+def test_a_config_that_became_wrong_stays_as_it_was() -> None:
+    before = selecting.select(CONFIGS, Choices(label="slice-4"), None)
+    changed = {**CONFIGS, "slice-4": GOOD % 1}
+    selected = selecting.select(changed, Choices(label="slice-4"), before)
+    assert selected.config == before.config
+    assert selected.text == GOOD % 4
+    assert selected.problem is not None
+
+
+def test_without_a_last_good_one_the_next_choice_holds_meanwhile() -> None:
+    selected = selecting.select(CONFIGS, Choices(label="bad", default="slice-10"), None)
+    assert (selected.name, selected.origin) == ("slice-10", Origin.DEFAULT)
+    assert selected.problem is not None
+
+
+def test_a_problem_goes_with_its_cause() -> None:
+    before = selecting.select(CONFIGS, Choices(label="bad"), None)
+    assert before.problem is not None
+    assert selecting.select(CONFIGS, Choices(label="slice-4"), before).problem is None
+
+
+def test_a_stored_config_that_is_no_longer_understood_is_none() -> None:
+    restored = selecting.restore("slice-4", GOOD % 4)
+    assert restored is not None
+    assert restored.config.sharing is not None
+    assert selecting.restore("bad", "x: 1") is None
