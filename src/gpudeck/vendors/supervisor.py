@@ -104,6 +104,10 @@ class Supervisor:
             if self._process is not None:
                 await self._process.kill()
 
+    def again(self) -> None:
+        """Make the next pass as soon as the shortest pause allows: something may have changed."""
+        self._wake.set()
+
     async def act(self, address: str, action: contract.Action) -> contract.Partition | None:
         """`Library.act`, in the library process.
 

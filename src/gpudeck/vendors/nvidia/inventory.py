@@ -15,7 +15,7 @@ import pynvml
 from gpudeck.devices.identities import PciAddress
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import mig, slicing
+from gpudeck.vendors.nvidia import fabric, mig, slicing
 from gpudeck.vendors.nvidia.mps import places
 from gpudeck.vendors.nvidia.nvml import Nvml
 
@@ -77,6 +77,7 @@ class Inventory:
             dynamic=mode is not None and mig.is_dynamic(nvml, handle, capability),
             share_support=slicing.support(nvml, handle, self._root, capability),
             mps_shares=places.Card(self._root, address).shares(),
+            clique=fabric.read_clique(nvml, handle),
             partitions=mig.read_partitions(nvml, handle, profiles) if enabled else (),
         )
 
