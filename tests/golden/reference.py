@@ -26,6 +26,7 @@ _PROCESSES = (
     ("gpudeck dra-plugin", "gpudeck.dra.settings"),
     ("gpudeck adapter VENDOR", "gpudeck.adapter.settings"),
     ("gpudeck mps-control", "gpudeck.vendors.nvidia.mps.settings"),
+    ("gpudeck gfd", "gpudeck.gfd.settings"),
 )
 _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
 _CONSTRAINTS = (
@@ -69,7 +70,7 @@ def settings_page() -> str:
             lines.append(
                 _row(
                     flag,
-                    f"`{option.env}`",
+                    ", ".join(f"`{name}`" for name in (option.env, *option.also)),
                     _TYPES.get(option.type, "words"),
                     _default(option.default),
                     option.help,

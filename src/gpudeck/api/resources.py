@@ -60,3 +60,6 @@ VALIDATING_WEBHOOKS = Resource(
 )
 PHYSICAL_GPU = Resource("gpu.deckhouse.io", "v1alpha1", "PhysicalGPU", "physicalgpus")
 GPU_CLASS = Resource("gpu.deckhouse.io", "v1alpha1", "GPUClass", "gpuclasses")
+NODE_FEATURE = Resource(
+    "nfd.k8s-sigs.io", "v1alpha1", "NodeFeature", "nodefeatures", namespaced=True
+)

@@ -29,6 +29,7 @@ _PROCESSES = {
     "dra-plugin": "Serves the kubelet (started by the chart).",
     "adapter": "Serves one maker's cards of a node (started by the chart).",
     "mps-control": "Keeps the MPS daemons of a node's NVIDIA cards (started by the chart).",
+    "gfd": "Keeps the labels of a node's NVIDIA cards (started by the chart).",
 }
 
 

@@ -25,6 +25,7 @@ _PACKAGES = {
     "dra-plugin": "gpudeck.dra",
     "adapter": "gpudeck.adapter",
     "mps-control": "gpudeck.vendors.nvidia.mps",
+    "gfd": "gpudeck.gfd",
 }
 _ARGUMENTS = {"adapter": "vendor"}
 """The setting of a process that is given as a word, not as an option."""
@@ -42,7 +43,8 @@ def command(name: str, meaning: str) -> click.Command:
         else click.Option(
             [option.flag, option.name],
             metavar=_metavar(option),
-            help=f"{option.help} [{option.env}; default: {_shown(option.default)}]",
+            help=f"{option.help} [{', '.join((option.env, *option.also))}; "
+            f"default: {_shown(option.default)}]",
         )
         for option in settings.describe(described)
     ]
