@@ -30,7 +30,7 @@ from gpudeck.host.root import Root
 from gpudeck.pluginconfig import reading
 from gpudeck.vendors import calling, contract, records, registry, supervisor
 
-_RETRY_SECONDS = 5.0
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
 _SHORTEST_PAUSE_SECONDS = 0.5
 _log = logs.get(__name__)
 
@@ -50,12 +50,21 @@ class Labels:
         """Without the timestamp."""
         self._since = 0
         self._told: tuple[str, ...] = ()
+        self._failures = 0
+        """Writes in a row that failed."""
 
     def take(self, inventory: records.Inventory) -> None:
         """The cards are so now."""
         self._inventory = inventory
         self._absence = self._absence.after(inventory, time.monotonic())
         self._changed.set()
+
+    def longest_unread(self) -> float:
+        """For how many seconds the cards may go unread."""
+        readings = [card.reading for card in self._inventory.cards] if self._inventory else []
+        modes = {reading.mode for reading in readings if reading is not None}
+        is_changeable = modes - {contract.PartitioningMode.NOT_AVAILABLE}
+        return self._settings.mig_seconds if is_changeable else math.inf
 
     def choose(self, chosen: options.Options) -> None:
         """The config file has changed."""
@@ -102,7 +111,10 @@ class Labels:
         except errors.GpudeckError as error:
             metrics.writes.labels("failed").inc()
             _log.warning("Cannot write labels", reason=error.reason, error=error)
-            return min(longest, _RETRY_SECONDS)
+            wait = min(_FIRST_RETRY_SECONDS * 2**self._failures, _LONGEST_RETRY_SECONDS)
+            self._failures += 1
+            return min(longest, wait)
+        self._failures = 0
         return longest
 
     async def _write(self, inventory: records.Inventory) -> None:
@@ -191,7 +203,12 @@ async def run(settings: Settings) -> None:
                 group.create_task(labels.run(), name="labels")
                 group.create_task(config.watch(labels), name="config")
                 group.create_task(
-                    watching.watch(root, cards.again, seconds=settings.look_seconds),
+                    watching.watch(
+                        root,
+                        cards.again,
+                        seconds=settings.look_seconds,
+                        longest=labels.longest_unread,
+                    ),
                     name="looking",
                 )
                 group.create_task(serve(), name="serving")

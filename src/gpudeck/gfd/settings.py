@@ -51,6 +51,7 @@ class Settings(NodeSettings):
         0.5, "Time between two looks at the files that show a change of driver, MIG or config."
     )
     poll_seconds: float = setting(10.0, "Longest time between two readings of all cards.")
+    mig_seconds: float = setting(1.5, "The same while a card has a MIG mode, which may change.")
     hold_seconds: float = setting(
         300.0, "How long labels stay while the driver of cards that are there is away."
     )

@@ -3,8 +3,7 @@
 
 Read are names and short texts of /proc and /sys: the driver's version, the MIG instances that the
 driver lists as capabilities, the PCI bus. A MIG mode that changes while a card has no instance
-shows in none of them; it follows or precedes a change that does, so the cards are read
-often for a while after each, and every so often anyway.
+shows in none of them, so cards that have a MIG mode are read often anyway.
 """
 
 from __future__ import annotations
@@ -20,23 +19,30 @@ from gpudeck.host.root import Root
 _VERSION = "/proc/driver/nvidia/version"
 _CAPABILITIES = "/proc/driver/nvidia/capabilities"
 _ATTENTIVE_SECONDS = 20.0
-"""As long as a change of MIG mode with a reset of the card takes."""
+"""A change ordinarily comes in steps: instances, then modes; a driver, then its cards."""
 
 Sight: TypeAlias = tuple[object, ...]
 
 
-async def watch(root: Root, changed: Callable[[], None], *, seconds: float) -> None:
-    """Call `changed` when the cards may have changed, and often for a while after; for ever."""
+async def watch(
+    root: Root, changed: Callable[[], None], *, seconds: float, longest: Callable[[], float]
+) -> None:
+    """Call `changed` when the cards may have changed, for ever.
+
+    Looks every `seconds`; `longest` says after how long `changed` is called without a reason.
+    """
     loop = asyncio.get_running_loop()
     before = await asyncio.to_thread(look, root)
+    called = loop.time()
     attentive_until = 0.0
     while True:
         await asyncio.sleep(seconds)
-        now = await asyncio.to_thread(look, root)
-        if now != before:
-            before = now
-            attentive_until = loop.time() + _ATTENTIVE_SECONDS
-        if loop.time() < attentive_until:
+        sight, now = await asyncio.to_thread(look, root), loop.time()
+        if sight != before:
+            before = sight
+            attentive_until = now + _ATTENTIVE_SECONDS
+        if now < attentive_until or now - called >= longest():
+            called = now
             changed()
 
 
