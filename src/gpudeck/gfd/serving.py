@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from gpudeck import errors
-from gpudeck.gfd import metrics, nodefeatures
+from gpudeck.gfd import choosing, metrics, nodefeatures
 from gpudeck.gfd.settings import Settings
 from gpudeck.host import certificates
 from gpudeck.kube import reviewing, serving
@@ -25,15 +25,15 @@ class Connected:
     def sink(self) -> nodefeatures.Object:
         """The NodeFeature of the node. Raises InvalidError without the name of one."""
         settings = self._settings
-        if not settings.node_name:
-            raise errors.InvalidError(
-                "--node-name: '' is not valid; allowed: the name of this process's Node",
-                field="--node-name",
-                allowed="the name of this process's Node",
-            )
+        _check(settings)
         return nodefeatures.Object(
             self._api, settings.node_name, namespace=settings.namespace, pod=settings.pod_name
         )
+
+    async def choose(self, show: choosing.Show) -> None:
+        """Tell `show` the named config that holds on the node, for ever."""
+        _check(self._settings)
+        await choosing.Choosing(self._settings, self._api, show).run()
 
     async def serve(self) -> None:
         """Serve probes and metrics, for ever."""
@@ -48,6 +48,15 @@ class Connected:
                 ),
                 name="metrics",
             )
+
+
+def _check(settings: Settings) -> None:
+    if not settings.node_name:
+        raise errors.InvalidError(
+            "--node-name: '' is not valid; allowed: the name of this process's Node",
+            field="--node-name",
+            allowed="the name of this process's Node",
+        )
 
 
 @contextlib.asynccontextmanager

@@ -18,6 +18,18 @@ class Settings(NodeSettings):
     config_file: str = setting(
         "", "Config file (version: v1); empty: none.", also=("GFD_CONFIG_FILE", "CONFIG_FILE")
     )
+    config_map: str = setting(
+        "", "ConfigMap with named configs, instead of a file; the Node's label chooses one."
+    )
+    group_config: str = setting("", "Name of the config that the node's group chose.")
+    default_config: str = setting(
+        "", "Name of the config of nodes for which nobody chose one.", also=("DEFAULT_CONFIG",)
+    )
+    config_fallback: tuple[str, ...] = setting(
+        ("named", "single", "empty"),
+        "What holds without any choice: the config named default, the single one, an empty one.",
+        also=("FALLBACK_STRATEGIES",),
+    )
     mig_strategy: str = setting(
         "", "none, single or mixed.", also=("GFD_MIG_STRATEGY", "MIG_STRATEGY")
     )
@@ -44,7 +56,7 @@ class Settings(NodeSettings):
         "Whether the labels go to a NodeFeature; else to the output file.",
         also=("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
     )
-    namespace: str = setting("", "Namespace of the NodeFeature; empty means the pod's own.")
+    namespace: str = setting("", "Namespace of NodeFeature and ConfigMap; empty: the pod's own.")
     pod_name: str = setting("", "Name of this pod, for the owners of the NodeFeature; or empty.")
     vendor: str = setting("nvidia", "Maker whose cards are labelled.")
     look_seconds: float = setting(

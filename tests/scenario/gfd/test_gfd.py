@@ -19,7 +19,7 @@ from tests.support import apiserver
 
 from gpudeck import errors
 from gpudeck.api import resources
-from gpudeck.gfd import main
+from gpudeck.gfd import main, metrics
 from gpudeck.gfd.settings import Settings
 
 FILE = "etc/kubernetes/node-feature-discovery/features.d/gfd"
@@ -113,7 +113,7 @@ async def test_a_new_config_changes_the_labels_and_a_wrong_one_does_not(host: Ho
         told = await host.until(lambda labels: labels.get("gpu.replicas") == "4")
         assert told["gpu.product"] == "NVIDIA-A100-SXM4-40GB-SHARED"
         host.config.write_text("version: v1\nsharing: {timeSlicing: {resources: [{}]}}\n")
-        await host.until(lambda labels: main.metrics.config_valid._value.get() == 0)
+        await host.until(lambda labels: metrics.config_valid._value.get() == 0)
         assert host.labels == told
         host.config.write_text("version: v1\n" + SHARED.replace("4", "5"))
         await host.until(lambda labels: labels.get("gpu.replicas") == "5")
@@ -130,7 +130,7 @@ async def test_a_driver_that_comes_gives_labels(host: Host) -> None:
     host.version.unlink()
     host.bench.take_driver_away()
     async with running(host.settings()):
-        await host.until(lambda labels: main.metrics.held._value.get() == 1)
+        await host.until(lambda labels: metrics.held._value.get() == 1)
         assert host.labels == {}
         host.bench.turn_host("init=0")
         host.version.write_text(told)
@@ -168,6 +168,41 @@ async def test_once_without_a_driver_is_an_error_unless_it_is_not_to_be(host: Ho
     assert host.labels == {}
     await main.run(host.settings(oneshot="true", fail_on_init_error="false"))
     assert host.labels["vgpu.present"] == "false"
+
+
+def put_config_map(server: apiserver.ApiServer, **configs: str) -> None:
+    metadata = {"name": "nvidia-time-slicing-config", "namespace": "gpu"}
+    server.put(resources.CONFIG_MAP, {"metadata": metadata, "data": configs})
+
+
+def put_node(server: apiserver.ApiServer, config: str) -> None:
+    labels = {"nvidia.com/device-plugin.config": config} if config else {}
+    server.put(resources.NODE, {"metadata": {"name": "node-0", "labels": labels}})
+
+
+async def test_the_nodes_label_chooses_the_named_config(host: Host) -> None:
+    async with apiserver.ApiServer() as server:
+        put_node(server, "slice-4")
+        put_config_map(server, **{"slice-4": SHARED, "slice-10": SHARED.replace("4", "10")})
+        settings = host.settings(
+            kubeconfig=server.kubeconfig(),
+            node_name="node-0",
+            namespace="gpu",
+            config_map="nvidia-time-slicing-config",
+        )
+        async with running(settings):
+            first = await host.until(bool)
+            assert first["gpu.replicas"] == "4"
+            put_node(server, "slice-10")
+            await host.until(lambda labels: labels["gpu.replicas"] == "10")
+            put_node(server, "slice-5")
+            await host.until(lambda labels: metrics.config_valid._value.get() == 0)
+            assert host.labels["gpu.replicas"] == "10"
+            put_config_map(server, **{"slice-5": SHARED.replace("4", "5")})
+            await host.until(lambda labels: labels["gpu.replicas"] == "5")
+            put_node(server, "")
+            put_config_map(server)
+            await host.until(lambda labels: labels["gpu.replicas"] == "1")
 
 
 async def test_the_labels_of_a_node_are_a_node_feature(host: Host) -> None:
