@@ -16,7 +16,7 @@ from gpudeck.api.resources import LEASE
 from gpudeck.cli import processes
 from gpudeck.cli.main import main
 
-NAMES = ["controller", "node-agent", "dra-plugin", "adapter", "mps-control"]
+NAMES = ["controller", "node-agent", "dra-plugin", "adapter", "mps-control", "gfd"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

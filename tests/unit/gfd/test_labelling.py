@@ -342,3 +342,11 @@ def test_a_card_that_was_never_read_is_not_counted() -> None:
     states = (first, *found.inventory.cards[1:])
     seen = labelling.Node(msgspec.structs.replace(found.inventory, cards=states))
     assert labelling.plan(seen, Options()).labels["gpu.count"] == "3"
+
+
+def test_the_page_of_labels_names_each_entry_once() -> None:
+    page = table.page(["# Labels"])
+    for label in table.TABLE:
+        assert page.count(f"| `{label.name}` |") == 1
+    assert table.find("gpu.colour") is None
+    assert table.find("mig-1g.5gb.me.engines.copy") is not None
