@@ -62,8 +62,21 @@ class Object:
             owner_references=await self._find_owners(),
         )
         body = NodeFeature(metadata=metadata, spec=NodeFeatureSpec(labels=dict(labels)))
-        await self._api.apply(NODE_FEATURE, body, Meta, manager=names.MANAGER_GFD)
+        stored = await self._api.apply(NODE_FEATURE, body, NodeFeature, manager=names.MANAGER_GFD)
+        await self._remove(set(stored.spec.labels) - set(labels))
         return True
+
+    async def _remove(self, foreign: set[str]) -> None:
+        """Labels that NVIDIA's gpu-feature-discovery left in the object of that name."""
+        if foreign:
+            await self._api.merge_patch(
+                NODE_FEATURE,
+                _NAME + self._node,
+                {"spec": {"labels": dict.fromkeys(sorted(foreign))}},
+                Meta,
+                namespace=self._namespace,
+                manager=names.MANAGER_GFD,
+            )
 
     async def close(self) -> None:
         """`Sink.close`."""

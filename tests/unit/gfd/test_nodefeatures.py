@@ -50,3 +50,14 @@ async def test_a_pod_that_is_not_there_is_an_error() -> None:
         found = nodefeatures.Object(api, "node-0", namespace="gpu", pod="gone")
         with pytest.raises(errors.NotFoundError):
             await found.write({})
+
+
+async def test_labels_of_the_program_before_do_not_stay() -> None:
+    async with apiserver.ApiServer() as server, server.client() as api:
+        spec = {"features": {}, "labels": {"nvidia.com/gpu.product": "last-one-wins"}}
+        metadata = {"name": "nvidia-features-for-node-0", "namespace": "gpu"}
+        server.put(resources.NODE_FEATURE, {"metadata": metadata, "spec": spec})
+        found = nodefeatures.Object(api, "node-0", namespace="gpu")
+        await found.write({"nvidia.com/gpu.count": "4"})
+        stored = server.objects(resources.NODE_FEATURE)[NAME]
+    assert stored["spec"]["labels"] == {"nvidia.com/gpu.count": "4"}
