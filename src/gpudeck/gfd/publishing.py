@@ -43,10 +43,13 @@ class File:
         self._root = root
         self._path = path
         self._labels: Mapping[str, str] = {}
+        self._is_tidy = False
 
     async def write(self, labels: Mapping[str, str]) -> bool:
         """`Sink.write`."""
         self._labels = dict(labels)
+        if not self._is_tidy:
+            self._tidy()
         return self._put(content(labels))
 
     async def close(self) -> None:
@@ -55,6 +58,14 @@ class File:
             return
         now = datetime.datetime.now(datetime.UTC)
         self._put(content(self._labels, expires=now + datetime.timedelta(seconds=LEAVE_SECONDS)))
+
+    def _tidy(self) -> None:
+        """Remove what a writer that was killed left half written; other programs' files stay."""
+        path = PurePosixPath(self._path)
+        for name in self._root.list(path.parent):
+            if name.startswith(f".{path.name}.") and name.endswith(".tmp"):
+                self._root.unlink(path.parent / name)
+        self._is_tidy = True
 
     def _put(self, text: bytes) -> bool:
         try:

@@ -62,3 +62,14 @@ async def test_a_process_that_never_knew_the_cards_leaves_the_file_alone(
 ) -> None:
     await file.close()
     assert not (tmp_path / PATH.lstrip("/")).exists()
+
+
+async def test_what_a_killed_writer_left_is_removed_and_others_files_are_not(
+    file: publishing.File, tmp_path: Path
+) -> None:
+    folder = (tmp_path / PATH.lstrip("/")).parent
+    folder.mkdir(parents=True)
+    for name in (".gfd.0123456789ab.tmp", ".other.0123456789ab.tmp", "other"):
+        (folder / name).write_text("x=y\n")
+    await file.write({"nvidia.com/gpu.count": "4"})
+    assert {each.name for each in folder.iterdir()} == {".other.0123456789ab.tmp", "gfd", "other"}
