@@ -67,7 +67,7 @@ def settings_page() -> str:
         lines += ["", f"## {command}", ""]
         lines += ["| flag | variable | type | default | meaning |", "|---|---|---|---|---|"]
         for option in settings.describe(importlib.import_module(module).Settings):
-            is_word = option.flag == "--vendor"
+            is_word = option.flag == "--vendor" and command.endswith("VENDOR")
             flag = "the word VENDOR" if is_word else f"`{option.flag}`"
             lines.append(
                 _row(
@@ -84,7 +84,8 @@ def settings_page() -> str:
 def _default(value: Any) -> str:
     if value is dataclasses.MISSING:
         return "required"
-    return f"`{value}`" if str(value) else "empty"
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return f"`{text}`" if text else "empty"
 
 
 def resources_page() -> str:

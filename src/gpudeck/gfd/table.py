@@ -114,11 +114,21 @@ def page(head: list[str]) -> str:
     lines = [
         *head,
         f"The process `gfd` writes them; each name begins with `{PREFIX}`.",
-        "The values are those of NVIDIA's gpu-feature-discovery, with three differences.",
-        "A value that is not the same for all cards of a node is left out, instead of being that "
-        "of one of them.",
-        "Several models are told by `gpu.model.<model>`.",
-        "Memory that a card does not tell is left out.",
+        "Names and values are those of NVIDIA's gpu-feature-discovery 0.20, but for this:",
+        "",
+        "- A value that is not the same for all cards of a node is left out, instead of being that "
+        "of one of them; several models are told by `gpu.model.<model>`.",
+        "- Memory that a card does not tell is left out.",
+        "- A partition that is a part of a GPU instance (`1c.3g.40gb`) is counted by no label, for "
+        "no resource offers it.",
+        "- `gfd.timestamp` is when the other labels became as they are, not when the process began.",
+        "- While the driver of cards that are there tells nothing of them, as when it is reloaded, "
+        "labels stay as they are; after five minutes (`hold-seconds`) they go.",
+        "- When the process ends labels stay, in a file for five minutes, so that a restart takes "
+        "none away.",
+        "",
+        "A change of driver, MIG or config changes the labels within two seconds.",
+        "Where a config shares only some of the cards, the labels tell of those.",
         "",
         "| label | value | there |",
         "|---|---|---|",
