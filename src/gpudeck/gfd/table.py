@@ -105,8 +105,8 @@ def find(name: str) -> Label | None:
 
 
 def _pattern(name: str) -> re.Pattern[str]:
-    text = re.escape(name).replace("<model>", ".+").replace("<profile>", r"[0-9]+g\.[0-9]+gb[^/]*?")
-    return re.compile(text)
+    text = re.escape(name).replace("<model>", ".+")
+    return re.compile(text.replace("<profile>", r"[0-9]+g\.[0-9]+gb[^/]*?"))
 
 
 def page(head: list[str]) -> str:
