@@ -121,7 +121,7 @@ def page(head: list[str]) -> str:
         "- Memory that a card does not tell is left out.",
         "- A partition that is a part of a GPU instance (`1c.3g.40gb`) is counted by no label, for "
         "no resource offers it.",
-        "- `gfd.timestamp` is when the other labels became as they are, not when the process began.",
+        "- `gfd.timestamp` is when the other labels became so, not when the process began.",
         "- While the driver of cards that are there tells nothing of them, as when it is reloaded, "
         "labels stay as they are; after five minutes (`hold-seconds`) they go.",
         "- When the process ends labels stay, in a file for five minutes, so that a restart takes "
