@@ -22,9 +22,12 @@ T = TypeVar("T")
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
-def setting(default: Any, meaning: str) -> Any:
-    """Declare a field with its default and the sentence that `--help` prints."""
-    return dataclasses.field(default=default, metadata={"help": meaning})
+def setting(default: Any, meaning: str, *, also: tuple[str, ...] = ()) -> Any:
+    """Declare a field with its default and the sentence that `--help` prints.
+
+    `also` names variables of the program that the process replaces; gpudeck's own one wins.
+    """
+    return dataclasses.field(default=default, metadata={"help": meaning, "also": also})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Option:
     type: type
     default: Any
     help: str
+    also: tuple[str, ...] = ()
+    """Other variables that set it, the first that is there."""
 
 
 def describe(cls: type) -> list[Option]:
@@ -50,6 +55,7 @@ def describe(cls: type) -> list[Option]:
             type=hints[field.name],
             default=field.default,
             help=field.metadata.get("help", ""),
+            also=field.metadata.get("also", ()),
         )
         for field in dataclasses.fields(cls)
     ]
@@ -66,8 +72,11 @@ def load(cls: type[T], flags: Mapping[str, str | None], env: Mapping[str, str] |
         given = flags.get(option.name)
         if given is not None:
             values[option.name] = parse(option, given, option.flag)
-        elif option.env in source:
-            values[option.name] = parse(option, source[option.env], option.env)
+            continue
+        for name in (option.env, *option.also):
+            if name in source:
+                values[option.name] = parse(option, source[name], name)
+                break
     return cls(**values)
 
 

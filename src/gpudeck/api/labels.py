@@ -42,6 +42,7 @@ MANAGER_CONTROLLER = "gpudeck-controller"
 MANAGER_CLI = "gpudeck-cli"
 MANAGER_FEATURES_WORKER = "gpudeck-features-worker"
 MANAGER_FEATURES_MASTER = "gpudeck-features-master"
+MANAGER_GFD = "gpudeck-gfd"
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 SUPPORTED_VENDORS = "gpu-supported-vendors"

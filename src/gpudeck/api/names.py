@@ -46,14 +46,17 @@ class DeviceName(msgspec.Struct, frozen=True):
     """Of a partition: the name of its profile as far as a device's name can hold it."""
 
 
-def label_value(text: str) -> str:
+def label_value(text: str, *, suffix: str = "", length: int = LABEL_VALUE_LENGTH) -> str:
     """Return `text` as a label value: blanks become one dash, other forbidden characters go.
 
     `NVIDIA TITAN X (Pascal)` gives `NVIDIA-TITAN-X-Pascal`; text without a single
-    allowed character gives the empty string, which is a valid label value.
+    allowed character gives the empty string, which is a valid label value. What is too long
+    is cut and hashed; `suffix`, of allowed characters, stays whole: it is what people look for.
     """
-    joined = _FORBIDDEN.sub("", _BLANKS.sub("-", text.strip()))
-    return _fit(joined.strip("._-"), LABEL_VALUE_LENGTH)
+    joined = _FORBIDDEN.sub("", _BLANKS.sub("-", text.strip())).strip("._-")
+    if not joined:
+        return suffix.strip("._-")
+    return _fit(joined, length - len(suffix)) + suffix
 
 
 def device_label(product: str) -> str:

@@ -31,6 +31,7 @@ _PROCESSES = {
     "device-plugin": "Offers a node's cards to its kubelet (started by the chart).",
     "mps-control": "Keeps the MPS daemons of a node's NVIDIA cards (started by the chart).",
     "features": "Finds what nodes have and labels them: worker, master, gc (started by the chart).",
+    "gfd": "Keeps the labels of a node's NVIDIA cards (started by the chart).",
 }
 
 

@@ -27,6 +27,7 @@ _PACKAGES = {
     "mps-control": "gpudeck.vendors.nvidia.mps",
     "features": "gpudeck.features",
     "device-plugin": "gpudeck.deviceplugin",
+    "gfd": "gpudeck.gfd",
 }
 _ARGUMENTS = {"adapter": "vendor", "features": "role"}
 """The setting of a process that is given as a word, not as an option."""
@@ -44,7 +45,8 @@ def command(name: str, meaning: str) -> click.Command:
         else click.Option(
             [option.flag, option.name],
             metavar=_metavar(option),
-            help=f"{option.help} [{option.env}; default: {_shown(option.default)}]",
+            help=f"{option.help} [{', '.join((option.env, *option.also))}; "
+            f"default: {_shown(option.default)}]",
         )
         for option in settings.describe(described)
     ]

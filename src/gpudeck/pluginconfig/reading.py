@@ -213,13 +213,13 @@ def _gfd(field: Field | None) -> model.GfdFlags:
     return model.GfdFlags(
         oneshot=_boolean(found, "oneshot"),
         no_timestamp=_boolean(found, "noTimestamp"),
-        sleep_interval_seconds=_duration(interval) if interval is not None else None,
+        sleep_interval_seconds=duration(interval) if interval is not None else None,
         output_file=_text(found, "outputFile"),
         machine_type_file=_text(found, "machineTypeFile"),
     )
 
 
-def _duration(field: Field) -> float:
+def duration(field: Field) -> float:
     """Seconds of `1m30s`; a number is nanoseconds, as Go's JSON writes a duration."""
     allowed = "a time such as 60s or 1m30s, or infinite"
     value = field.value

@@ -48,6 +48,8 @@ class Site(Value, frozen=True):
     """Name of the kernel driver that is bound."""
     pcie_root: str | None = None
     numa_node: int | None = None
+    class_code: int | None = None
+    """24 bits: base class, sub-class, programming interface, e.g. 0x030200."""
 
 
 class Fault(Value, frozen=True):
@@ -164,6 +166,8 @@ class CardReading(Value, frozen=True):
     share_support: ShareSupport = ShareSupport()
     mps_shares: tuple[str, ...] = ()
     """Ids of the shares that joined the card's MPS daemon and have not left it."""
+    clique: str = ""
+    """`<cluster>.<clique>`: cards that reach each other by one fabric; empty outside of any."""
     faults: tuple[Fault, ...] = ()
     """What is wrong now. A query the card does not support is no fault (case-08)."""
     recovery: Recovery = Recovery.UNKNOWN

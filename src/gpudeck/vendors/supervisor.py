@@ -108,6 +108,10 @@ class Supervisor:
             if self._process is not None:
                 await self._process.kill()
 
+    def again(self) -> None:
+        """Make the next pass as soon as the shortest pause allows: something may have changed."""
+        self._wake.set()
+
     async def _follow_traces(self) -> None:
         """Read at once when somebody else has changed partitions or driver, for ever."""
         before: tuple[str, ...] | None = None

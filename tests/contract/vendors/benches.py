@@ -196,6 +196,15 @@ class NvidiaBench:
         """Make MIG instances with the mock's own nvidia-smi."""
         self._smi("mig", "-i", str(card), "-cgi", profiles, *(["-C"] if compute else []))
 
+    def unpartition(self, card: int) -> None:
+        """Remove all MIG instances of a card."""
+        self._smi("mig", "-i", str(card), "-dci")
+        self._smi("mig", "-i", str(card), "-dgi")
+
+    def enable_mig(self, card: int) -> None:
+        """Turn the card's MIG mode on."""
+        self._smi("-i", str(card), "-mig", "1")
+
     def compute_instance(self, card: int, profile: str) -> None:
         """Make a compute instance in the card's GPU instances."""
         self._smi("mig", "-i", str(card), "-cci", profile)

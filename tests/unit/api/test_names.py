@@ -105,3 +105,12 @@ def test_foreign_device_names_lead_nowhere(device: str) -> None:
 
 def test_attribute_text_has_at_most_64_characters() -> None:
     assert names.attribute_text(" " + "x" * 70) == "x" * 64
+
+
+def test_the_suffix_of_a_label_value_stays_whole() -> None:
+    assert names.label_value("Tesla T4", suffix="-SHARED") == "Tesla-T4-SHARED"
+    assert names.label_value("(?)", suffix="-MIG-INVALID") == "MIG-INVALID"
+    long = names.label_value("N" * 80, suffix="-SHARED")
+    assert len(long) == 63
+    assert long.endswith("-SHARED")
+    assert len(names.label_value("N" * 80, length=53)) == 53

@@ -16,7 +16,10 @@ from gpudeck.api.resources import LEASE
 from gpudeck.cli import processes
 from gpudeck.cli.main import main
 
-NAMES = ["controller", "node-agent", "dra-plugin", "adapter", "mps-control", "features"]
+NAMES = [
+    "controller", "node-agent", "dra-plugin", "adapter", "device-plugin", "mps-control", "features",
+    "gfd",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

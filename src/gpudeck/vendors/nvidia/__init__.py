@@ -6,6 +6,7 @@ nvml       loads libnvidia-ml.so.1 from the node and translates its return codes
 inventory  one card → what it is
 mig        what MIG offers on a card and what of it exists
 instances  makes and removes MIG instances
+fabric     one card → the NVLink fabric it belongs to
 checks     one card → what is wrong with it now
 xids       numbers the driver raises → the card's fault or the application's
 driver     `contract.Vendor`: the PCI bus, and what containers need

@@ -60,6 +60,7 @@ class NvidiaVendor:
                 driver=device.driver,
                 pcie_root=device.pcie_root,
                 numa_node=device.numa_node,
+                class_code=device.class_code,
             )
             for device in scan.devices
             if device.class_code >> 8 in _CLASSES and not device.is_virtual_function

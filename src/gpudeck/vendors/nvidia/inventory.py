@@ -15,7 +15,7 @@ import pynvml
 from gpudeck.devices.identities import PciAddress
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import links, mig, slicing
+from gpudeck.vendors.nvidia import fabric, links, mig, slicing
 from gpudeck.vendors.nvidia.mps import places
 from gpudeck.vendors.nvidia.nvml import Nvml
 
@@ -79,6 +79,7 @@ class Inventory:
             links=self._read_links(uuid, handle),
             share_support=slicing.support(nvml, handle, self._root, capability),
             mps_shares=places.Card(self._root, address).shares(),
+            clique=fabric.read_clique(nvml, handle),
             partitions=mig.read_partitions(nvml, handle, profiles) if enabled else (),
         )
 

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps the labels of the node: the task that writes them when cards or config have changed.
+
+What is to be written is `labelling`'s, whether it is time for it `holding`'s, and where it goes
+the sink's. A write that fails is repeated, less and less often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+
+from gpudeck import errors, logs
+from gpudeck.gfd import holding, labelling, metrics, options, publishing, table, virtual
+from gpudeck.gfd.settings import Settings
+from gpudeck.host.root import Root
+from gpudeck.vendors import contract, records
+
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
+_log = logs.get(__name__)
+
+
+class Labels:
+    """What is to be written, and the task that writes it."""
+
+    def __init__(self, settings: Settings, sink: publishing.Sink, chosen: options.Options) -> None:
+        self._settings = settings
+        self._sink = sink
+        self._options = chosen
+        self._is_chosen = not settings.config_map
+        """Else the named config that holds is not known yet."""
+        self._root = Root(settings.host_root, on_node=settings.host_root_on_node)
+        self._inventory: records.Inventory | None = None
+        self._absence = holding.Absence()
+        self._changed = asyncio.Event()
+        self._written: dict[str, str] = {}
+        """Without the timestamp."""
+        self._since = 0
+        self._told: tuple[str, ...] = ()
+        self._retry_seconds = _FIRST_RETRY_SECONDS
+
+    def take(self, inventory: records.Inventory) -> None:
+        """The cards are so now."""
+        self._inventory = inventory
+        self._absence = self._absence.after(inventory, time.monotonic())
+        self._changed.set()
+
+    def longest_unread(self) -> float:
+        """For how many seconds the cards may go unread."""
+        readings = [card.reading for card in self._inventory.cards] if self._inventory else []
+        modes = {reading.mode for reading in readings if reading is not None}
+        is_changeable = modes - {contract.PartitioningMode.NOT_AVAILABLE}
+        return self._settings.mig_seconds if is_changeable else math.inf
+
+    def choose(self, chosen: options.Options) -> None:
+        """The config is this one now."""
+        before, self._options = self._options, chosen
+        self._is_chosen = True
+        if (before.use_node_feature_api, before.output_file) != (
+            chosen.use_node_feature_api,
+            chosen.output_file,
+        ):
+            _log.warning("Where the labels go is changed by a restart of the process only")
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Write at each change and after each interval, for ever."""
+        while True:
+            self._changed.clear()
+            wait = await self._pass()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if math.isinf(wait) else wait):
+                    await self._changed.wait()
+
+    async def once(self) -> None:
+        """Write the first time that the cards are known. Raises what makes that impossible."""
+        while self._inventory is None or not self._is_chosen:
+            self._changed.clear()
+            await self._changed.wait()
+        why = self._absence.held(self._inventory, time.monotonic(), math.inf).why
+        if why and self._options.fail_on_init_error:
+            raise errors.UnavailableError(why, reason=self._inventory.driver.reason)
+        await self._write(self._inventory)
+
+    async def _pass(self) -> float:
+        """Return the seconds until the next pass, if nothing happens before."""
+        longest = self._options.sleep_seconds
+        if self._inventory is None or not self._is_chosen:
+            return longest
+        now = time.monotonic()
+        held = self._absence.held(self._inventory, now, self._settings.hold_seconds)
+        metrics.held.set(bool(held.why))
+        if held.why:
+            self._tell((f"Labels stay as they are: {held.why}",))
+            return min(longest, held.seconds)
+        try:
+            await self._write(self._inventory)
+        except errors.GpudeckError as error:
+            metrics.writes.labels("failed").inc()
+            _log.warning("Cannot write labels", reason=error.reason, error=error)
+            wait = self._retry_seconds
+            self._retry_seconds = min(2 * wait, _LONGEST_RETRY_SECONDS)
+            return min(longest, wait)
+        self._retry_seconds = _FIRST_RETRY_SECONDS
+        return longest
+
+    async def _write(self, inventory: records.Inventory) -> None:
+        with metrics.pass_seconds.time():
+            node = await asyncio.to_thread(self._node, inventory)
+            plan = labelling.plan(node, self._options)
+            self._tell(plan.warnings)
+            if plan.labels != self._written or not self._since:
+                self._written, self._since = plan.labels, int(time.time())
+            wanted = {table.PREFIX + name: value for name, value in plan.labels.items()}
+            if self._options.timestamp:
+                wanted[table.PREFIX + table.TIMESTAMP] = str(self._since)
+            changed = await self._sink.write(wanted)
+        metrics.labels.set(len(wanted))
+        if changed:
+            metrics.writes.labels("done").inc()
+            _log.debug("Wrote labels", labels=len(wanted))
+
+    def _node(self, inventory: records.Inventory) -> labelling.Node:
+        try:
+            machine = self._root.read_text(self._options.machine_type_file, limit=4096)
+        except errors.GpudeckError:
+            machine = ""
+        addresses = [card.site.address for card in inventory.cards]
+        return labelling.Node(inventory, machine, virtual.read(self._root, addresses))
+
+    def _tell(self, warnings: tuple[str, ...]) -> None:
+        for warning in warnings:
+            if warning not in self._told:
+                _log.warning("About the labels", warning=warning)
+        self._told = warnings
