@@ -48,6 +48,10 @@ class Site(Value, frozen=True):
     """Name of the kernel driver that is bound."""
     pcie_root: str | None = None
     numa_node: int | None = None
+    pci_id: int | None = None
+    """PCI device in the upper half, vendor in the lower: 0x20B010DE, as NVML tells it."""
+    subsystem_id: int | None = None
+    """The same of the subsystem, which tells boards of one chip apart."""
 
 
 class Fault(Value, frozen=True):
