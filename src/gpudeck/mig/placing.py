@@ -65,9 +65,9 @@ def _profile(found: contract.PartitionProfile) -> cutting.Profile:
 
 
 def place(
-    card: cutting.Model,
+    card: contract.CardReading,
     wanted: Mapping[int, int],
-    present: Sequence[Instance],
+    present: Sequence[Instance] = (),
     *,
     held: frozenset[Instance] = frozenset(),
 ) -> tuple[Instance, ...] | None:
@@ -76,28 +76,35 @@ def place(
     Of those `present` as many stay where they are as can, of those `held` by somebody
     first. `present` do not overlap, and are of profiles that the card has.
     """
-    if not has_enough(card, wanted):
+    if not _has_enough(card, wanted):
         return None
     useful = [each for each in present if wanted.get(each.profile_id, 0)]
+    how = model(card)
     for kept in _choices(useful, wanted, held):
         missing = Counter(wanted)
         missing.subtract(each.profile_id for each in kept)
         taken = functools.reduce(lambda mask, each: mask | each.bits, kept, 0)
-        placed = _fill(card, missing, taken)
+        placed = _fill(how, missing, taken)
         if placed is not None:
             return tuple(sorted((*kept, *placed)))
     return None
 
 
-def has_enough(card: cutting.Model, wanted: Mapping[int, int]) -> bool:
+def _has_enough(card: contract.CardReading, wanted: Mapping[int, int]) -> bool:
     """Whether compute slices and engines suffice, wherever the partitions lie."""
-    known = {each.profile_id: each for each in card.profiles}
     needed: Counter[str] = Counter()
-    for profile_id, count in wanted.items():
-        profile = known[profile_id]
-        for name, amount in ((cutting.SLICES, profile.slices), *profile.engines):
-            needed[name] += amount * count
-    totals = cutting.totals(card)
+    totals = Counter({cutting.SLICES: card.total_slices})
+    for profile in card.profiles:
+        count = wanted.get(profile.profile_id, 0)
+        if count > profile.max_instances:
+            return False
+        needed[cutting.SLICES] += profile.slices * count
+        for name, field in _ENGINES.items():
+            each = getattr(profile, field)
+            needed[name] += each * count
+            # No call tells how many engines a card has, but the driver promises so many
+            # partitions of each profile with theirs.
+            totals[name] = max(totals[name], each * profile.max_instances)
     return all(amount <= totals[name] for name, amount in needed.items())
 
 

@@ -10,7 +10,7 @@ as a whole, before anything is changed; a card that cannot be read now costs tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -110,19 +110,14 @@ def _target(
     wanted = choosing.resolve(choice, card)
     present = {each: uuids for each, uuids in instances(card).items() if is_whole(card, each)}
     placed = placing.place(
-        placing.model(card),
+        card,
         wanted,
         sorted(present),
         held=frozenset(each for each, uuids in present.items() if held.intersection(uuids)),
     )
-    if placed is None or _too_many(card, wanted):
+    if placed is None:
         raise choosing.does_not_fit(choice, card)
     return placed
-
-
-def _too_many(card: contract.CardReading, wanted: Mapping[int, int]) -> bool:
-    most = {each.profile_id: each.max_instances for each in card.profiles}
-    return any(count > most[profile_id] for profile_id, count in wanted.items())
 
 
 def instances(card: contract.CardReading) -> dict[Instance, tuple[str, ...]]:
