@@ -88,4 +88,4 @@ def balanced(card: contract.CardReading) -> dict[str, int]:
 def _fits(card: contract.CardReading, counts: Mapping[str, int]) -> bool:
     ids = {each.name: each.profile_id for each in card.profiles}
     wanted = {ids[name]: count for name, count in counts.items()}
-    return placing.place(card, wanted) is not None
+    return placing.place(placing.card(card), wanted) is not None

@@ -1,31 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the partitions that a card is to have can lie, so that most of those there can stay.
 
-Pure. Places and needs are the driver's (`devices.cutting` counts with them), no table is
-ours. The search is exact: a card holds a dozen partitions at most, so each choice of what
-stays is tried, the one that keeps most first. What is new is placed where it spoils least
-for larger partitions, as the driver itself would place it.
+Pure. Places and needs are the driver's, no table is ours. The search is exact: a card
+holds a dozen partitions at most, so each choice of what stays is tried, the one that
+keeps most first. What is new is placed where it spoils least for larger partitions, as
+the driver itself would place it.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpudeck.devices import cutting
 from gpudeck.vendors import contract
 
-_ENGINES = {
-    cutting.COPY: "copy_engines",
-    cutting.DECODERS: "decoders",
-    cutting.ENCODERS: "encoders",
-    cutting.JPEG: "jpeg_engines",
-    cutting.OFA: "ofa_engines",
-}
+_SLICES = "slices"
+_ENGINES = ("copy_engines", "decoders", "encoders", "jpeg_engines", "ofa_engines")
+"""Of a profile, as `contract.PartitionProfile` names them."""
 
 
 class Instance(msgspec.Struct, frozen=True, order=True):
@@ -41,31 +35,39 @@ class Instance(msgspec.Struct, frozen=True, order=True):
         """Where it lies."""
         return contract.Placement(start=self.start, size=self.size)
 
-    @property
-    def bits(self) -> int:
-        """Its memory slices as a bit mask."""
-        return cutting.Place(self.start, self.size).bits
+
+class Card(msgspec.Struct, frozen=True):
+    """How a card can be cut up, worked out once from what its driver tells."""
+
+    profiles: Mapping[int, contract.PartitionProfile]
+    """By id."""
+    totals: Mapping[str, int]
+    """Compute slices and engines that the card has."""
+    spoiled: Mapping[contract.Placement, int]
+    """For each place, how many places of all profiles it takes away."""
 
 
-def model(card: contract.CardReading) -> cutting.Model:
-    """How a card can be cut up, from what its driver tells."""
-    return cutting.Model(card.total_slices, tuple(map(_profile, card.profiles)))
-
-
-def _profile(found: contract.PartitionProfile) -> cutting.Profile:
-    counts = {name: getattr(found, field) for name, field in _ENGINES.items()}
-    return cutting.Profile(
-        profile_id=found.profile_id,
-        name=found.name,
-        memory_mib=found.memory_mib,
-        slices=found.slices,
-        engines=tuple((name, count) for name, count in counts.items() if count),
-        places=tuple(cutting.Place(each.start, each.size) for each in found.placements),
+def card(reading: contract.CardReading) -> Card:
+    """Return how a card can be cut up."""
+    totals = {_SLICES: reading.total_slices}
+    for profile in reading.profiles:
+        for engine in _ENGINES:
+            # No call tells how many engines a card has, but the driver promises so many
+            # partitions of each profile with theirs.
+            promised = getattr(profile, engine) * profile.max_instances
+            totals[engine] = max(totals.get(engine, 0), promised)
+    places = [each for profile in reading.profiles for each in profile.placements]
+    return Card(
+        profiles={each.profile_id: each for each in reading.profiles},
+        totals=totals,
+        spoiled={
+            one: sum(bool(_bits(one) & _bits(other)) for other in places) for one in set(places)
+        },
     )
 
 
 def place(
-    card: contract.CardReading,
+    how: Card,
     wanted: Mapping[int, int],
     present: Sequence[Instance] = (),
     *,
@@ -76,36 +78,33 @@ def place(
     Of those `present` as many stay where they are as can, of those `held` by somebody
     first. `present` do not overlap, and are of profiles that the card has.
     """
-    if not _has_enough(card, wanted):
+    if not _has_enough(how, wanted):
         return None
     useful = [each for each in present if wanted.get(each.profile_id, 0)]
-    how = model(card)
     for kept in _choices(useful, wanted, held):
         missing = Counter(wanted)
         missing.subtract(each.profile_id for each in kept)
-        taken = functools.reduce(lambda mask, each: mask | each.bits, kept, 0)
-        placed = _fill(how, missing, taken)
+        placed = _fill(how, missing, sum(_bits(each.placement) for each in kept))
         if placed is not None:
             return tuple(sorted((*kept, *placed)))
     return None
 
 
-def _has_enough(card: contract.CardReading, wanted: Mapping[int, int]) -> bool:
+def _has_enough(how: Card, wanted: Mapping[int, int]) -> bool:
     """Whether compute slices and engines suffice, wherever the partitions lie."""
     needed: Counter[str] = Counter()
-    totals = Counter({cutting.SLICES: card.total_slices})
-    for profile in card.profiles:
-        count = wanted.get(profile.profile_id, 0)
+    for profile_id, count in wanted.items():
+        profile = how.profiles[profile_id]
         if count > profile.max_instances:
             return False
-        needed[cutting.SLICES] += profile.slices * count
-        for name, field in _ENGINES.items():
-            each = getattr(profile, field)
-            needed[name] += each * count
-            # No call tells how many engines a card has, but the driver promises so many
-            # partitions of each profile with theirs.
-            totals[name] = max(totals[name], each * profile.max_instances)
-    return all(amount <= totals[name] for name, amount in needed.items())
+        for name in (_SLICES, *_ENGINES):
+            needed[name] += getattr(profile, name) * count
+    return all(amount <= how.totals[name] for name, amount in needed.items())
+
+
+def _bits(place: contract.Placement) -> int:
+    """Memory slices as a bit mask."""
+    return ((1 << place.size) - 1) << place.start
 
 
 def _choices(
@@ -122,14 +121,12 @@ def _choices(
     yield from sorted(found, key=lambda kept: -len(held.intersection(kept)))
 
 
-def _fill(card: cutting.Model, missing: Mapping[int, int], taken: int) -> list[Instance] | None:
+def _fill(how: Card, missing: Mapping[int, int], taken: int) -> list[Instance] | None:
     """Place what is missing beside what is taken; large ones first, for they have few places."""
-    known = {each.profile_id: each for each in card.profiles}
-    largest = sorted(
-        missing, key=lambda each: (-max((p.size for p in known[each].places), default=0), each)
+    order = sorted(
+        (how.profiles[each] for each, count in missing.items() for _ in range(count)),
+        key=lambda each: (-max((one.size for one in each.placements), default=0), each.profile_id),
     )
-    order = [profile_id for profile_id in largest for _ in range(missing[profile_id])]
-    spoiled = _spoiled(card)
     hopeless: set[tuple[int, int]] = set()
 
     def fill(index: int, taken: int) -> list[Instance] | None:
@@ -137,11 +134,10 @@ def _fill(card: cutting.Model, missing: Mapping[int, int], taken: int) -> list[I
             return []
         if (index, taken) in hopeless:
             return None
-        profile = known[order[index]]
-        for each in sorted(profile.places, key=lambda one: (spoiled[one], -one.start)):
-            if each.bits & taken:
-                continue
-            rest = fill(index + 1, taken | each.bits)
+        profile = order[index]
+        free = [each for each in profile.placements if not _bits(each) & taken]
+        for each in sorted(free, key=lambda one: (how.spoiled[one], -one.start)):
+            rest = fill(index + 1, taken | _bits(each))
             if rest is not None:
                 made = Instance(each.start, each.size, profile.profile_id, profile.name)
                 return [made, *rest]
@@ -149,10 +145,3 @@ def _fill(card: cutting.Model, missing: Mapping[int, int], taken: int) -> list[I
         return None
 
     return fill(0, taken)
-
-
-@functools.lru_cache(maxsize=64)
-def _spoiled(card: cutting.Model) -> dict[cutting.Place, int]:
-    """For each place, how many places of the card's profiles it takes away."""
-    places = [place for profile in card.profiles for place in profile.places]
-    return {one: sum(bool(one.bits & other.bits) for other in places) for one in set(places)}

@@ -110,7 +110,7 @@ def _target(
     wanted = choosing.resolve(choice, card)
     present = {each: uuids for each, uuids in instances(card).items() if is_whole(card, each)}
     placed = placing.place(
-        card,
+        placing.card(card),
         wanted,
         sorted(present),
         held=frozenset(each for each, uuids in present.items() if held.intersection(uuids)),

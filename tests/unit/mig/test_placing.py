@@ -20,8 +20,32 @@ Layout = tuple[Instance, ...]
 
 
 @functools.cache
+def how(name: str) -> placing.Card:
+    return placing.card(cards.reading(name))
+
+
+@functools.cache
 def model(name: str) -> cutting.Model:
-    return placing.model(cards.reading(name))
+    """The card for the judge, which counts as the DRA plugin has the scheduler count."""
+    return cutting.Model(
+        cards.reading(name).total_slices,
+        tuple(
+            cutting.Profile(
+                profile_id=each.profile_id,
+                name=each.name,
+                memory_mib=each.memory_mib,
+                slices=each.slices,
+                engines=(
+                    (cutting.COPY, each.copy_engines),
+                    (cutting.DECODERS, each.decoders),
+                    (cutting.JPEG, each.jpeg_engines),
+                    (cutting.OFA, each.ofa_engines),
+                ),
+                places=tuple(cutting.Place(one.start, one.size) for one in each.placements),
+            )
+            for each in cards.profiles(name)
+        ),
+    )
 
 
 @functools.cache
@@ -59,7 +83,7 @@ def by_counts(name: str) -> dict[tuple[tuple[int, int], ...], list[Layout]]:
 def check(name: str, wanted: dict[int, int], present: Layout, held: frozenset[Instance]) -> None:
     """Compare with the best of all layouts that have the wanted counts."""
     possible = by_counts(name).get(tuple(sorted(wanted.items())), [])
-    placed = placing.place(cards.reading(name), wanted, present, held=held)
+    placed = placing.place(how(name), wanted, present, held=held)
     if not possible:
         assert placed is None
         return
@@ -120,6 +144,6 @@ def test_what_is_new_lies_where_it_spoils_least() -> None:
     card = cards.reading("a100-40gb-x4")
     ids = {each.name: each.profile_id for each in card.profiles}
     for profile, start in (("3g.20gb", 4), ("1g.5gb", 6)):
-        placed = placing.place(card, {ids[profile]: 1})
+        placed = placing.place(placing.card(card), {ids[profile]: 1})
         assert placed is not None
         assert [each.start for each in placed] == [start]
