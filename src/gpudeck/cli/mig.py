@@ -52,7 +52,7 @@ def _on_host(command: Command) -> Command:
 
     @click.option("--vendor", default="nvidia", show_default=True, help="Maker of the cards.")
     @click.option("--host-root", default="/", show_default=True, help="The host's root.")
-    @click.option("--log-level", default="warning", show_default=True, help="Least severe line.")
+    @click.option("--log-level", default="error", show_default=True, help="Least severe line.")
     @functools.wraps(command)
     def wrapped(*, vendor: str, host_root: str, log_level: str, **given: Any) -> None:
         logs.configure(log_level)

@@ -29,7 +29,7 @@ class Place(msgspec.Struct, frozen=True):
 
     vendor: str = "nvidia"
     host_root: str = "/"
-    log_level: str = "warning"
+    log_level: str = "error"
 
 
 class Cards:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,12 +84,10 @@ def test_the_config_of_the_guide_is_applied_to_four_cards_and_taken_back(a100: H
 def test_a_change_keeps_the_partitions_that_fit(a100: Host) -> None:
     a100.mig("apply", "-f", a100.write(seeds.PRINTED), "-c", SEED)
     a100.mig("checkpoint", "-f", str(a100.folder / "before.json"))
-    a100.bench.work(0)
     plan = json.loads(a100.mig("plan", "-c", "all-1g.5gb", "--json").stdout)
     assert {len(card["kept"]) for card in plan["cards"]} == {3}
     assert {len(card["removed"]) for card in plan["cards"]} == {2}
     assert {len(card["made"]) for card in plan["cards"]} == {4}
-    a100.bench.rest(0)
     a100.mig("apply", "-c", "all-1g.5gb")
     assert a100.now() == [configs.Entry(enabled=True, counts={"1g.5gb": 7})]
 
@@ -104,12 +104,27 @@ def test_a_card_in_use_fails_alone_and_is_done_when_it_is_free(a100: Host) -> No
     failed = a100.mig("apply", *chosen, status=1)
     assert "4 cards are meant, 1 of them could not be done" in failed.stdout
     assert "end PID 4242" in failed.stderr
-    off, on = configs.Entry(enabled=False), configs.Entry(enabled=True, counts=WANTED)
-    shown = {each.devices: msg for each in a100.now() for msg in [each.enabled]}
-    assert shown == {(0, 2, 3): on.enabled, (1,): off.enabled}
+    assert a100.now() == [
+        configs.Entry(enabled=True, counts=WANTED, devices=(0, 2, 3)),
+        configs.Entry(enabled=False, devices=(1,)),
+    ]
     a100.bench.rest(1)
     a100.mig("apply", *chosen)
     a100.mig("assert", *chosen)
+
+
+def test_a_card_whose_partition_is_in_use_stays_as_it_was(a100: Host) -> None:
+    a100.mig("apply", "-f", a100.write(seeds.PRINTED), "-c", SEED)
+    a100.bench.work(1)
+    failed = a100.mig("apply", "-c", "all-disabled", status=1)
+    assert "0000:41:00.0: the partition at slices" in failed.stderr
+    assert a100.now() == [
+        configs.Entry(enabled=False, devices=(0, 2, 3)),
+        configs.Entry(enabled=True, counts=WANTED, devices=(1,)),
+    ]
+    a100.bench.rest(1)
+    a100.mig("apply", "-c", "all-disabled")
+    assert a100.now() == [configs.Entry(enabled=False)]
 
 
 def test_a_lost_card_costs_that_card(a100: Host) -> None:
@@ -117,7 +132,27 @@ def test_a_lost_card_costs_that_card(a100: Host) -> None:
     a100.bench.lose(2)
     failed = a100.mig("apply", *chosen, status=1)
     assert "4 cards are meant, 1 of them could not be done" in failed.stdout
-    assert "0000:81:00.0" in failed.stderr or "cannot be read now" in failed.stderr
+    assert "0000:81:00.0: the card cannot be read now." in failed.stderr
+    a100.bench.find(2)
+    a100.mig("apply", *chosen)
+    assert a100.now() == [configs.Entry(enabled=True, counts=WANTED)]
+
+
+@pytest.mark.parametrize("changes", [1, 3, 8, 20])
+def test_a_kill_on_the_way_is_gone_on_from(a100: Host, changes: int) -> None:
+    """Killed while it makes that change, the library process too, it is done by the next call."""
+    chosen = ["-f", a100.write(seeds.PRINTED), "-c", SEED]
+    root = ["--host-root", a100.bench.settings.host_root, "--log-level", "info"]
+    command = [sys.executable, "-c", "from gpudeck.cli import main; main.main()", "mig", "apply"]
+    with subprocess.Popen([*command, *chosen, *root], stderr=subprocess.PIPE, text=True) as killed:
+        assert killed.stderr is not None
+        for line in killed.stderr:
+            changes -= "Changing card" in line
+            if not changes:
+                break
+        killed.kill()
+    a100.mig("apply", *chosen)
+    assert a100.now() == [configs.Entry(enabled=True, counts=WANTED)]
 
 
 def test_a_profile_that_the_cards_lack_changes_nothing(a100: Host) -> None:

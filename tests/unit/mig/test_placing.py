@@ -130,9 +130,11 @@ def test_on_a_card_of_seven_slices_changes_taken_at_random_keep_all_that_can_be_
     name: str,
 ) -> None:
     chance = random.Random(7)
-    wanted, present = list(all_wanted(name)), layouts(name)
-    for _ in range(1500):
-        check(name, chance.choice(wanted), chance.choice(present), frozenset())
+    possible = [dict(each) for each in by_counts(name)]
+    for wanted in [*possible * 12, *chance.sample(list(all_wanted(name)), 500)]:
+        present = chance.choice(layouts(name))
+        held = frozenset(each for each in present if chance.random() < 0.3)
+        check(name, wanted, present, held)
 
 
 def test_every_layout_of_a_card_of_seven_slices_is_reached_from_an_empty_card() -> None:
