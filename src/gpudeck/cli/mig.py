@@ -9,17 +9,20 @@ that the host's cards offer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from gpudeck import errors, logs
+from gpudeck.api import labels
 from gpudeck.cli import output
-from gpudeck.host import files
+from gpudeck.dra import checkpoint as prepared
+from gpudeck.host import files, locks, platform, root
 from gpudeck.mig import (
     applying,
     attending,
@@ -247,10 +250,37 @@ def _run(
     place: attending.Place, work: Callable[[attending.Cards], Awaitable[T]], *, changing: bool
 ) -> T:
     async def attended() -> T:
-        async with attending.attended(place, changing=changing) as cards:
+        async with contextlib.AsyncExitStack() as stack:
+            if changing:
+                await stack.enter_async_context(_without_claims(place))
+            cards = await stack.enter_async_context(attending.attended(place, changing=changing))
             return await work(cards)
 
     return asyncio.run(attended())
+
+
+@contextlib.asynccontextmanager
+async def _without_claims(place: attending.Place) -> AsyncIterator[None]:
+    """No claim of DRA mode is prepared on this host inside the block.
+
+    Raises BusyError where some are: they hold cards and partitions that no process may use yet.
+    """
+    host = root.Root(place.host_root)
+    data = host.real(f"/var/lib/kubelet/plugins/{labels.DRIVER}")
+    if not data.is_dir():
+        yield
+        return
+    async with locks.held(data / prepared.LOCK, deadline_seconds=attending.LOCK_SECONDS):
+        content = prepared.Store(data / prepared.FILE).read()
+        # The file outlives a reboot, its claims do not.
+        if content and content.claims and content.boot_id == platform.boot_id(host):
+            claims = ", ".join(sorted(map(str, content.claims.values())))
+            raise errors.BusyError(
+                f"claims of DRA mode are prepared on this node: {claims}; partitions follow the "
+                "claims there. Drain the node of the pods that have them first",
+                reason="ClaimsPrepared",
+            )
+        yield
 
 
 def _read(config_file: str | None) -> configs.Configs | None:

@@ -19,7 +19,7 @@ from gpudeck.host import locks, root
 from gpudeck.vendors import calling, contract, records, registry, supervisor
 
 _LOCK = "/run/gpudeck-mig.lock"
-_LOCK_SECONDS = 60.0
+LOCK_SECONDS = 60.0
 _FIRST_SECONDS = 120.0
 """For the driver to open and each card to be read, those that hang included."""
 
@@ -72,7 +72,7 @@ class Cards:
 
 
 @contextlib.asynccontextmanager
-async def attended(place: Place, *, changing: bool) -> AsyncIterator[Cards]:
+async def attended(place: Place, *, changing: bool = False) -> AsyncIterator[Cards]:
     """The cards of a host; `changing` waits for others that change them and keeps them off.
 
     Raises UnavailableError where the driver is not there, BusyError where another process
@@ -81,7 +81,7 @@ async def attended(place: Place, *, changing: bool) -> AsyncIterator[Cards]:
     async with contextlib.AsyncExitStack() as stack:
         if changing:
             lock = root.Root(place.host_root).real(_LOCK)
-            await stack.enter_async_context(locks.held(lock, deadline_seconds=_LOCK_SECONDS))
+            await stack.enter_async_context(locks.held(lock, deadline_seconds=LOCK_SECONDS))
         cards = Cards(place)
         running = asyncio.create_task(cards.supervisor.run())
         try:

@@ -15,6 +15,7 @@ from tests.contract.vendors import benches
 from tests.unit.mig import seeds
 
 from gpudeck.cli import main
+from gpudeck.dra import checkpoint
 from gpudeck.mig import configs
 
 SEED = "2x2g.10gb-3x1g.5gb"
@@ -204,6 +205,23 @@ def test_a_file_is_checked_without_a_card(simulated: Host) -> None:
     assert "mig-enabled: is missing" in refused.stderr
     away = simulated.mig("export", status=1)
     assert "No module." in away.stderr
+
+
+def test_claims_of_dra_mode_are_not_disturbed(simulated: Host) -> None:
+    root = Path(simulated.bench.settings.host_root)
+    boot_id = root / "proc/sys/kernel/random/boot_id"
+    boot_id.parent.mkdir(parents=True)
+    boot_id.write_text(f"{benches.BOOT_ID}\n")
+    data = root / "var/lib/kubelet/plugins/gpu.deckhouse.io"
+    data.mkdir(parents=True)
+    entry = checkpoint.Entry(state=checkpoint.State.COMPLETED, namespace="team", name="pod-gpu")
+    kept = checkpoint.Content(boot_id=benches.BOOT_ID, claims={"uid": entry})
+    (data / checkpoint.FILE).write_bytes(checkpoint.encode(kept))
+    refused = simulated.mig("apply", "-c", "all-balanced", status=1)
+    assert "claims of DRA mode are prepared on this node: team/pod-gpu;" in refused.stderr
+    simulated.mig("plan", "-c", "all-balanced")
+    boot_id.write_text("another boot\n")
+    simulated.mig("apply", "-c", "all-balanced")
 
 
 def test_a_checkpoint_that_is_none_is_refused(simulated: Host) -> None:
