@@ -58,6 +58,20 @@ def test_the_config_of_the_guide_on_four_cards_turns_mig_on_and_fills_them() -> 
     assert not plan.is_done
 
 
+def test_seven_small_ones_on_four_cards_are_twenty_eight() -> None:
+    more = seeds.PRINTED + """\
+     7x1g.5gb:
+     - devices: all
+       mig-enabled: true
+       mig-devices:
+         "1g.5gb": 7
+""".replace(" ", "\u00a0")
+    seven = choosing.Named("7x1g.5gb", configs.read(more).find("7x1g.5gb"))
+    plan = planning.plan(seven, cards.node("a100-40gb-x4", 4, *FULL))
+    assert sum(len(card.kept) + len(card.made) for card in plan.cards) == 28
+    assert [len(card.kept) for card in plan.cards] == [3] * 4
+
+
 def test_cards_that_are_as_wanted_are_not_touched() -> None:
     node = cards.node("a100-40gb-x4", 2, *FULL)
     node[1] = cards.state(cards.reading("a100-40gb-x4", *FULL[1:], index=1))
