@@ -387,6 +387,7 @@ def _plain(found: planning.Plan) -> dict[str, Any]:
                 "enabled": card.enabled,
                 "changesMode": card.changes_mode,
                 "resets": card.resets,
+                "freed": card.freed,
                 "kept": card.kept,
                 "removed": card.removed,
                 "made": card.made,

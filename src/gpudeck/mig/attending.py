@@ -60,8 +60,13 @@ class Cards:
 
     async def ready(self) -> None:
         """Wait for the first inventory. Raises UnavailableError where there is no driver."""
-        async with asyncio.timeout(2 * _FIRST_SECONDS):
-            await self._first.wait()
+        try:
+            async with asyncio.timeout(2 * _FIRST_SECONDS):
+                await self._first.wait()
+        except TimeoutError as error:
+            raise errors.UnavailableError(
+                f"the cards have not been read for {2 * _FIRST_SECONDS:g} s"
+            ) from error
         driver = self._inventory.driver
         if not driver.ready:
             raise errors.UnavailableError(driver.message, reason=driver.reason)

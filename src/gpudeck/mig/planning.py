@@ -37,6 +37,8 @@ class CardPlan(msgspec.Struct, frozen=True, kw_only=True):
     changes_mode: bool = False
     resets: bool = False
     """The change of the mode may reset the card."""
+    freed: tuple[str, ...] = ()
+    """UUIDs that nobody may use meanwhile: of partitions that go, of a card whose mode changes."""
     actions: tuple[contract.Action, ...] = ()
     """In the order in which they are to be done."""
     problem: errors.GpudeckError | None = None
@@ -194,6 +196,7 @@ def card_plan(
         made=made,
         changes_mode=changes_mode,
         resets=changes_mode and not card.dynamic,
+        freed=((card.uuid,) if changes_mode else ()) + _uuids(card, removed),
         actions=(*removals, *switch, *makings),
     )
 
@@ -212,6 +215,11 @@ def _difference(
     kept = {each for each in present & wanted if is_whole(card, each)}
     finished = {each for each in kept if _is_finished(card, each)}
     return tuple(sorted(finished)), tuple(sorted(present - kept)), tuple(sorted(wanted - finished))
+
+
+def _uuids(card: contract.CardReading, gone: Iterable[Instance]) -> tuple[str, ...]:
+    there = instances(card)
+    return tuple(uuid for each in gone for uuid in there[each])
 
 
 def counts(card: contract.CardReading) -> dict[str, int]:

@@ -166,6 +166,20 @@ def test_a_profile_that_the_cards_lack_changes_nothing(a100: Host) -> None:
     assert a100.now() == [configs.Entry(enabled=False)]
 
 
+def test_a_filter_is_compared_with_the_pci_bus(a100: Host) -> None:
+    def text(name: str) -> str:
+        filtered = f"device-filter: {name}, devices: [1, 2], mig-enabled: true, mig-devices: {{}}"
+        return f"version: v1\nmig-configs: {{x: [{{{filtered}}}]}}\n"
+
+    a100.mig("apply", "-f", "-", stdin=text("0x20B010DE"))
+    assert [each.devices for each in a100.now()] == [(0, 3), (1, 2)]
+    a100.mig("assert", "-f", "-", stdin=text("'0x20B010DE:0x134F10DE'"))
+    for other in ("0x20B710DE", "'0x20B010DE:0x000110DE'"):
+        refused = a100.mig("plan", "-f", "-", status=1, stdin=text(other))
+        assert "no entry is for a card of this node" in refused.stderr
+        assert "NVIDIA A100-SXM4-40GB (0x20B010DE)" in refused.stderr
+
+
 def test_the_configs_that_cards_offer_can_all_be_applied(simulated: Host) -> None:
     offered = configs.read(simulated.mig("generate-config").stdout)
     assert list(offered.by_name)[:2] == ["all-disabled", "all-enabled"]

@@ -59,13 +59,16 @@ def test_the_config_of_the_guide_on_four_cards_turns_mig_on_and_fills_them() -> 
 
 
 def test_seven_small_ones_on_four_cards_are_twenty_eight() -> None:
-    more = seeds.PRINTED + """\
+    more = (
+        seeds.PRINTED
+        + """\
      7x1g.5gb:
      - devices: all
        mig-enabled: true
        mig-devices:
          "1g.5gb": 7
 """.replace(" ", "\u00a0")
+    )
     seven = choosing.Named("7x1g.5gb", configs.read(more).find("7x1g.5gb"))
     plan = planning.plan(seven, cards.node("a100-40gb-x4", 4, *FULL))
     assert sum(len(card.kept) + len(card.made) for card in plan.cards) == 28
@@ -88,6 +91,17 @@ def test_what_fits_stays_and_goes_before_what_is_new() -> None:
     assert len(card.kept) == 1
     assert {(each.profile, each.start) for each in card.kept} < set(there[:2])
     assert [word.split()[0] for word in words(card)] == ["remove"] * 2 + ["make"] * 3
+
+
+def test_a_plan_says_what_nobody_may_use_meanwhile() -> None:
+    there = (("1g.5gb", 0), ("1g.5gb", 1), ("3g.20gb", 4))
+    node = [cards.state(cards.reading("a100-40gb-x4", *there))]
+    (card,) = planning.plan(config(on(g1_5=2)), node).cards
+    assert card.freed == ("MIG-3g.20gb-4",)
+    (card,) = planning.plan(config(OFF), node).cards
+    assert card.freed == ("GPU-0", "MIG-1g.5gb-0", "MIG-1g.5gb-1", "MIG-3g.20gb-4")
+    (card,) = planning.plan(config(on(g1_5=7)), cards.node("a100-40gb-x4", 1)).cards
+    assert card.freed == ()
 
 
 def test_a_partition_that_is_held_stays_before_another() -> None:
