@@ -47,7 +47,7 @@ class Chosen(msgspec.Struct, frozen=True):
 def choose(config: Named, cards: Sequence[records.CardState]) -> Chosen:
     """Return the entry for each card, those left out that cannot have partitions and need none.
 
-    Raises InvalidError where two entries want a card differently, UnsupportedError where an
+    Of several entries that are for a card the last counts. Raises UnsupportedError where an
     entry wants partitions of a card by its number that has no MIG, or where cards could be
     partitioned and the config is for none of them.
     """
@@ -94,15 +94,12 @@ def _choice(config: Named, index: int, card: records.CardState, notes: list[str]
             notes.append(f"Card {index} ({card.site.address}) is passed over: {_driver(card)}.")
             return None
         if found is not None and not _agree(found.entry, entry):
-            field = configs.path(config.name, position)
-            raise errors.InvalidError(
-                f"{field}: card {index} ({card.site.address}) is partitioned by entry "
-                f"{found.position} otherwise; allowed: one entry for each card",
-                reason="InvalidMigConfig",
-                field=field,
-                allowed="one entry for each card",
+            # So nvidia-mig-parted ends up too, after it has done the earlier one in vain.
+            notes.append(
+                f"{configs.path(config.name, position)}: card {index} ({card.site.address}) is "
+                f"partitioned by this entry, the last that is for it, and not by {found.position}."
             )
-        found = found or Choice(index, config.name, position, entry)
+        found = Choice(index, config.name, position, entry)
     return found
 
 

@@ -72,8 +72,8 @@ def plan(
 ) -> Plan:
     """Plan for a config. `held` are UUIDs of partitions that stay before others do.
 
-    Raises UnsupportedError or InvalidError, which names the field of the config, where a
-    card cannot be as the config says, or no card of the node is meant.
+    Raises UnsupportedError, which names the field of the config, where a card cannot be as
+    the config says, or no card of the node is meant.
     """
     chosen = choosing.choose(config, cards)
     planned = []

@@ -246,12 +246,15 @@ def test_entries_are_for_the_cards_that_numbers_and_filter_accept() -> None:
     )
 
 
-def test_entries_that_want_one_card_differently_are_refused() -> None:
+def test_of_entries_that_want_one_card_differently_the_last_counts_and_is_noted() -> None:
     node = cards.node("a100-40gb-x4", 2)
-    with pytest.raises(errors.InvalidError) as caught:
-        planning.plan(config(on(g1_5=7), on((1,), g2_10=3)), node)
-    assert caught.value.field == 'mig-configs["x"][1]'
-    assert planning.plan(config(on(g1_5=7), on((1,), g1_5=7)), node).cards
+    plan = planning.plan(config(on(g1_5=7), on((1,), g2_10=3)), node)
+    assert [len(card.made) for card in plan.cards] == [7, 3]
+    assert plan.notes == (
+        'mig-configs["x"][1]: card 1 (0000:02:00.0) is partitioned by this entry, the last that '
+        "is for it, and not by 0.",
+    )
+    assert planning.plan(config(on(g1_5=7), on((1,), g1_5=7)), node).notes == ()
 
 
 def test_a_card_that_cannot_be_read_costs_that_card() -> None:
