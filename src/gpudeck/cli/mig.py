@@ -20,7 +20,7 @@ import click
 
 from gpudeck import errors, logs
 from gpudeck.api import labels
-from gpudeck.cli import output
+from gpudeck.cli import mig_showing
 from gpudeck.dra import checkpoint as prepared
 from gpudeck.host import files, locks, platform, root
 from gpudeck.mig import (
@@ -32,7 +32,6 @@ from gpudeck.mig import (
     defaults,
     exporting,
     generating,
-    placing,
     planning,
 )
 
@@ -115,7 +114,7 @@ def plan(
         return _plan(cards, given, selected_config, mode_only=mode_only)
 
     found = _run(place, work, changing=False)
-    _show(found, as_json=as_json)
+    mig_showing.show_plan(found, as_json=as_json)
 
 
 @mig.command()
@@ -172,7 +171,7 @@ def assert_(
 
     found = _run(place, work, changing=False)
     if not found.is_done:
-        _show(found, as_json=as_json)
+        mig_showing.show_plan(found, as_json=as_json)
         sys.exit(1)
 
 
@@ -187,12 +186,12 @@ def export(*, config_label: str, output_format: str, place: attending.Place) -> 
         return exporting.export(cards.now)
 
     found = _run(place, work, changing=False)
-    _note(found.notes)
+    mig_showing.show_notes(found.notes)
     if not found.config:
         raise errors.UnsupportedError(
             "no card of this host can be partitioned", reason="PartitioningNotAvailable"
         )
-    _print({config_label: found.config}, output_format)
+    mig_showing.show_configs({config_label: found.config}, output_format)
 
 
 @mig.command("generate-config")
@@ -206,7 +205,7 @@ def generate_config(*, all_models: bool, output_format: str, place: attending.Pl
         return generating.generate(cards.now)
 
     found = defaults.all_models() if all_models else _run(place, work, changing=False)
-    _print(found, output_format)
+    mig_showing.show_configs(found, output_format)
 
 
 _checkpoint_file = click.option(
@@ -244,6 +243,12 @@ def restore(*, checkpoint_file: Path, place: attending.Place, as_json: bool) -> 
         return await applying.reach(lambda: checkpoints.plan(kept, cards.now), cards.act)
 
     _conclude(_run(place, work, changing=True), as_json=as_json)
+
+
+def _conclude(outcome: applying.Outcome, *, as_json: bool) -> None:
+    mig_showing.show_outcome(outcome, as_json=as_json)
+    if outcome.failures:
+        sys.exit(1)
 
 
 def _run(
@@ -312,92 +317,3 @@ def _select(known: configs.Configs, name: str | None) -> choosing.Named:
             )
         name = names[0]
     return choosing.Named(name, known.find(name))
-
-
-def _print(by_name: dict[str, configs.Config], output_format: str) -> None:
-    if output_format == "json":
-        output.show_json(configs.document(by_name))
-    else:
-        output.show(configs.write(by_name).rstrip("\n"))
-
-
-def _conclude(outcome: applying.Outcome, *, as_json: bool) -> None:
-    if as_json:
-        output.show_json({**_plain(outcome.plan), "changes": outcome.changes})
-    else:
-        _note(outcome.plan.notes)
-        output.show(_concluded(outcome))
-    for failure in outcome.failures:
-        click.echo(f"error: {failure.error}", err=True)
-    if outcome.failures:
-        sys.exit(1)
-
-
-def _concluded(outcome: applying.Outcome) -> str:
-    cards = f"{len(outcome.plan.cards)} cards are meant"
-    if outcome.failures:
-        return f"{cards}, {len(outcome.failures)} of them could not be done"
-    changed = f"{outcome.changes} changes were made" if outcome.changes else "nothing was to change"
-    return f"{cards}; all are as wanted, {changed}"
-
-
-def _show(found: planning.Plan, *, as_json: bool) -> None:
-    if as_json:
-        output.show_json(_plain(found))
-        return
-    _note(found.notes)
-    rows = [
-        (
-            card.index,
-            card.address,
-            card.product,
-            _mode(card),
-            _listed(card.kept),
-            _listed(card.removed),
-            _listed(card.made),
-        )
-        for card in found.cards
-    ]
-    output.show(output.table(("CARD", "ADDRESS", "MODEL", "MIG", "STAY", "GO", "NEW"), rows))
-    for card in found.cards:
-        if card.problem is not None:
-            click.echo(f"note: {card.problem}", err=True)
-
-
-def _mode(card: planning.CardPlan) -> str:
-    word = "on" if card.enabled else "off"
-    if not card.changes_mode:
-        return word
-    return f"turn {word}, reset" if card.resets else f"turn {word}"
-
-
-def _listed(partitions: tuple[placing.Instance, ...]) -> str:
-    return ", ".join(f"{each.profile}@{each.start}" for each in partitions)
-
-
-def _plain(found: planning.Plan) -> dict[str, Any]:
-    return {
-        "done": found.is_done,
-        "notes": found.notes,
-        "cards": [
-            {
-                "index": card.index,
-                "address": card.address,
-                "product": card.product,
-                "enabled": card.enabled,
-                "changesMode": card.changes_mode,
-                "resets": card.resets,
-                "freed": card.freed,
-                "kept": card.kept,
-                "removed": card.removed,
-                "made": card.made,
-                **({"problem": str(card.problem)} if card.problem is not None else {}),
-            }
-            for card in found.cards
-        ],
-    }
-
-
-def _note(notes: tuple[str, ...]) -> None:
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
