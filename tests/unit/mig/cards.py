@@ -10,7 +10,15 @@ from gpudeck.vendors import contract, health, records
 
 Mode = contract.PartitioningMode
 READY = contract.DriverState(ready=True, reason="DriverReady", message="")
-IDS = {"a30-x2": 0x20B710DE, "a100-40gb-x4": 0x20B010DE, "h100-x8": 0x233010DE}
+IDS = {
+    "a30-x2": 0x20B710DE,
+    "a100-40gb-x4": 0x20B010DE,
+    "a100-80gb-x8": 0x20B210DE,
+    "h100-x8": 0x233010DE,
+    "h200-x8": 0x233510DE,
+    "b200-x8": 0x290110DE,
+}
+"""Machines of the lab whose cards have MIG, and their PCI ids."""
 
 Placed = tuple[str, int]
 """Name of a profile and where its partition starts."""

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from tests.unit.mig import cards
 
+from gpudeck.lab import machine
 from gpudeck.mig import choosing, configs, defaults, generating, planning
 from gpudeck.vendors import contract
 
@@ -70,7 +71,7 @@ def test_every_model_can_be_balanced() -> None:
             assert counts_for(device)[defaults.BALANCED] == dict(family.balanced)
 
 
-@pytest.mark.parametrize("name", ["a30-x2", "a100-40gb-x4", "h100-x8"])
+@pytest.mark.parametrize("name", cards.IDS)
 def test_what_a_card_says_gives_the_configs_of_its_model(name: str) -> None:
     node = cards.node(name, 2, mode=contract.PartitioningMode.DISABLED)
     generated = generating.generate(node)
@@ -83,12 +84,19 @@ def test_what_a_card_says_gives_the_configs_of_its_model(name: str) -> None:
     assert wanted == set(generated)
 
 
-@pytest.mark.parametrize("name", ["a30-x2", "a100-40gb-x4", "h100-x8"])
+@pytest.mark.parametrize("name", cards.IDS)
 def test_every_default_config_of_a_model_can_be_planned_on_it(name: str) -> None:
     node = cards.node(name, 1)
     for config in generating.generate(node):
         plan = planning.plan(choosing.Named(config, ALL[config]), node)
         assert len(plan.cards) == 1
+
+
+def test_the_machines_are_of_these_models() -> None:
+    for name, pci_id in cards.IDS.items():
+        host = machine.load(name)
+        pci = host.model_of(host.cards[0]).pci
+        assert (pci.device << 16 | pci.vendor) == pci_id
 
 
 def test_a_node_of_two_models_has_filters() -> None:
