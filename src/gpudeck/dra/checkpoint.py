@@ -32,6 +32,8 @@ from gpudeck.errors import ForbiddenError, InvalidError, NotFoundError, Terminal
 from gpudeck.host import files
 
 VERSION = "v1"
+FILE, LOCK = "checkpoint.json", "prepare.lock"
+"""Names in the plugin's folder; the lock is held while the file is changed."""
 KEPT = 5
 """How many unusable files remain beside the checkpoint."""
 

@@ -62,8 +62,8 @@ class Ledger:
         exposure: exposing.Exposure,
         boot_id: str | None,
     ) -> None:
-        self._store = checkpoint.Store(data_dir / "checkpoint.json")
-        self._lock_path = data_dir / "prepare.lock"
+        self._store = checkpoint.Store(data_dir / checkpoint.FILE)
+        self._lock_path = data_dir / checkpoint.LOCK
         self._folder = folder
         self._exposure = exposure
         self._events = node_events

@@ -50,6 +50,10 @@ class Site(Value, frozen=True):
     numa_node: int | None = None
     class_code: int | None = None
     """24 bits: base class, sub-class, programming interface, e.g. 0x030200."""
+    pci_id: int | None = None
+    """PCI device in the upper half, vendor in the lower: 0x20B010DE, as NVML tells it."""
+    subsystem_id: int | None = None
+    """The same of the subsystem, which tells boards of one chip apart."""
 
 
 class Fault(Value, frozen=True):

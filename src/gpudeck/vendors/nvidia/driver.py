@@ -61,6 +61,8 @@ class NvidiaVendor:
                 pcie_root=device.pcie_root,
                 numa_node=device.numa_node,
                 class_code=device.class_code,
+                pci_id=device.device << 16 | device.vendor,
+                subsystem_id=_joined(device.subsystem_device, device.subsystem_vendor),
             )
             for device in scan.devices
             if device.class_code >> 8 in _CLASSES and not device.is_virtual_function
@@ -226,6 +228,10 @@ class NvidiaVendor:
             if found is not None and found[0] & world != world and found[2] != 0:
                 groups.add(found[2])
         return tuple(sorted(groups))
+
+
+def _joined(device: int | None, vendor: int | None) -> int | None:
+    return device << 16 | vendor if device is not None and vendor is not None else None
 
 
 def _links_hook(hook_path: str, links: Sequence[tuple[str, str]]) -> list[contract.Hook]:

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpudeck mig`: partition the cards of the host that it runs on, ahead of pods.
+
+It needs no cluster. Options and the format of files are those of nvidia-mig-parted, so
+that its calls in scripts and units go on working. Without a file the configs are those
+that the host's cards offer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gpudeck import errors, logs
+from gpudeck.api import labels
+from gpudeck.cli import mig_showing
+from gpudeck.dra import checkpoint as prepared
+from gpudeck.host import files, locks, platform, root
+from gpudeck.mig import (
+    applying,
+    attending,
+    checkpoints,
+    choosing,
+    configs,
+    defaults,
+    exporting,
+    generating,
+    planning,
+)
+
+T = TypeVar("T")
+Command = Callable[..., None]
+_CURRENT = "current"
+"""The name that nvidia-mig-parted gives to what it exports."""
+
+
+@click.group()
+def mig() -> None:
+    """Partition the cards of this host as a config says.
+
+    Not for nodes in DRA mode: there partitions follow the claims of pods.
+    """
+
+
+def _on_host(command: Command) -> Command:
+    """Add the options that say which cards, and pass them on as `place`."""
+
+    @click.option("--vendor", default="nvidia", show_default=True, help="Maker of the cards.")
+    @click.option("--host-root", default="/", show_default=True, help="The host's root.")
+    @click.option("--log-level", default="error", show_default=True, help="Least severe line.")
+    @functools.wraps(command)
+    def wrapped(*, vendor: str, host_root: str, log_level: str, **given: Any) -> None:
+        logs.configure(log_level)
+        command(place=attending.Place(vendor, host_root, log_level), **given)
+
+    return wrapped
+
+
+def _configured(command: Command) -> Command:
+    """Add the options that choose a config."""
+
+    @click.option(
+        "-f",
+        "--config-file",
+        envvar="MIG_PARTED_CONFIG_FILE",
+        help="Configs, or the ConfigMap that holds them; - for stdin. Without it: those that "
+        "the cards offer.",
+    )
+    @click.option(
+        "-c",
+        "--selected-config",
+        envvar="MIG_PARTED_SELECTED_CONFIG",
+        help="Name of the config; may be left out where the file has one.",
+    )
+    @click.option(
+        "--mode-only",
+        is_flag=True,
+        envvar="MIG_PARTED_MODE_CHANGE_ONLY",
+        help="Look at the MIG mode alone, not at partitions.",
+    )
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> None:
+        command(**given)
+
+    return wrapped
+
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@mig.command()
+@_configured
+@_on_host
+@_as_json
+def plan(
+    *,
+    config_file: str | None,
+    selected_config: str | None,
+    mode_only: bool,
+    place: attending.Place,
+    as_json: bool,
+) -> None:
+    """Show what `apply` would do, and change nothing."""
+    given = _read(config_file)
+
+    async def work(cards: attending.Cards) -> planning.Plan:
+        return _plan(cards, given, selected_config, mode_only=mode_only)
+
+    found = _run(place, work, changing=False)
+    mig_showing.show_plan(found, as_json=as_json)
+
+
+@mig.command()
+@_configured
+@_on_host
+@_as_json
+def apply(
+    *,
+    config_file: str | None,
+    selected_config: str | None,
+    mode_only: bool,
+    place: attending.Place,
+    as_json: bool,
+) -> None:
+    """Partition the cards as the config says.
+
+    Cards that are so already are not touched, partitions that fit stay. A card that is in
+    use is refused by the driver: free it first.
+    """
+    given = _read(config_file)
+
+    async def work(cards: attending.Cards) -> applying.Outcome:
+        return await applying.reach(
+            lambda: _plan(cards, given, selected_config, mode_only=mode_only), cards.act
+        )
+
+    _conclude(_run(place, work, changing=True), as_json=as_json)
+
+
+@mig.command("assert")
+@_configured
+@click.option("--valid-config", is_flag=True, help="Check the file alone; needs no card.")
+@_on_host
+@_as_json
+def assert_(
+    *,
+    config_file: str | None,
+    selected_config: str | None,
+    mode_only: bool,
+    valid_config: bool,
+    place: attending.Place,
+    as_json: bool,
+) -> None:
+    """Exit with 0 if the cards are as the config says, else with 1."""
+    given = _read(config_file)
+    if valid_config:
+        if given is None:
+            raise errors.InvalidError("--valid-config: there is nothing to check; give -f FILE")
+        _select(given, selected_config)
+        return
+
+    async def work(cards: attending.Cards) -> planning.Plan:
+        return _plan(cards, given, selected_config, mode_only=mode_only)
+
+    found = _run(place, work, changing=False)
+    if not found.is_done:
+        mig_showing.show_plan(found, as_json=as_json)
+        sys.exit(1)
+
+
+@mig.command()
+@click.option("-c", "--config-label", default=_CURRENT, show_default=True, help="Name to give it.")
+@click.option("-o", "--output-format", type=click.Choice(["yaml", "json"]), default="yaml")
+@_on_host
+def export(*, config_label: str, output_format: str, place: attending.Place) -> None:
+    """Print the config that says how the cards are partitioned now."""
+
+    async def work(cards: attending.Cards) -> exporting.Exported:
+        return exporting.export(cards.now)
+
+    found = _run(place, work, changing=False)
+    mig_showing.show_notes(found.notes)
+    if not found.config:
+        raise errors.UnsupportedError(
+            "no card of this host can be partitioned", reason="PartitioningNotAvailable"
+        )
+    mig_showing.show_configs({config_label: found.config}, output_format)
+
+
+@mig.command("generate-config")
+@click.option("--all-models", is_flag=True, help="For every known model; needs no card.")
+@click.option("-o", "--output-format", type=click.Choice(["yaml", "json"]), default="yaml")
+@_on_host
+def generate_config(*, all_models: bool, output_format: str, place: attending.Place) -> None:
+    """Print the configs that the cards offer."""
+
+    async def work(cards: attending.Cards) -> dict[str, configs.Config]:
+        return generating.generate(cards.now)
+
+    found = defaults.all_models() if all_models else _run(place, work, changing=False)
+    mig_showing.show_configs(found, output_format)
+
+
+_checkpoint_file = click.option(
+    "-f",
+    "--checkpoint-file",
+    required=True,
+    envvar="MIG_PARTED_CHECKPOINT_FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where it is kept.",
+)
+
+
+@mig.command()
+@_checkpoint_file
+@_on_host
+def checkpoint(*, checkpoint_file: Path, place: attending.Place) -> None:
+    """Write down how exactly the cards are partitioned."""
+
+    async def work(cards: attending.Cards) -> checkpoints.Checkpoint:
+        return checkpoints.take(cards.now)
+
+    found = _run(place, work, changing=False)
+    files.write_atomic(checkpoint_file.absolute(), checkpoints.encode(found))
+
+
+@mig.command()
+@_checkpoint_file
+@_on_host
+@_as_json
+def restore(*, checkpoint_file: Path, place: attending.Place, as_json: bool) -> None:
+    """Partition the cards as they were when the checkpoint was made."""
+    kept = checkpoints.decode(files.read(checkpoint_file), str(checkpoint_file))
+
+    async def work(cards: attending.Cards) -> applying.Outcome:
+        return await applying.reach(lambda: checkpoints.plan(kept, cards.now), cards.act)
+
+    _conclude(_run(place, work, changing=True), as_json=as_json)
+
+
+def _conclude(outcome: applying.Outcome, *, as_json: bool) -> None:
+    mig_showing.show_outcome(outcome, as_json=as_json)
+    if outcome.failures:
+        sys.exit(1)
+
+
+def _run(
+    place: attending.Place, work: Callable[[attending.Cards], Awaitable[T]], *, changing: bool
+) -> T:
+    async def attended() -> T:
+        async with contextlib.AsyncExitStack() as stack:
+            if changing:
+                await stack.enter_async_context(_without_claims(place))
+            cards = await stack.enter_async_context(attending.attended(place, changing=changing))
+            return await work(cards)
+
+    return asyncio.run(attended())
+
+
+@contextlib.asynccontextmanager
+async def _without_claims(place: attending.Place) -> AsyncIterator[None]:
+    """No claim of DRA mode is prepared on this host inside the block.
+
+    Raises BusyError where some are: they hold cards and partitions that no process may use yet.
+    """
+    host = root.Root(place.host_root)
+    data = host.real(f"/var/lib/kubelet/plugins/{labels.DRIVER}")
+    if not data.is_dir():
+        yield
+        return
+    async with locks.held(data / prepared.LOCK, deadline_seconds=attending.LOCK_SECONDS):
+        content = prepared.Store(data / prepared.FILE).read()
+        # The file outlives a reboot, its claims do not.
+        if content and content.claims and content.boot_id == platform.boot_id(host):
+            claims = ", ".join(sorted(map(str, content.claims.values())))
+            raise errors.BusyError(
+                f"claims of DRA mode are prepared on this node: {claims}; partitions follow the "
+                "claims there. Drain the node of the pods that have them first",
+                reason="ClaimsPrepared",
+            )
+        yield
+
+
+def _read(config_file: str | None) -> configs.Configs | None:
+    if not config_file:
+        return None
+    if config_file == "-":
+        return configs.read(sys.stdin.read(), "stdin")
+    content = files.read(Path(config_file)).decode("utf-8", "replace")
+    return configs.read(content, config_file)
+
+
+def _plan(
+    cards: attending.Cards, given: configs.Configs | None, name: str | None, *, mode_only: bool
+) -> planning.Plan:
+    known = given or configs.Configs(generating.generate(cards.now))
+    found = planning.plan(_select(known, name), cards.now, mode_only=mode_only)
+    return planning.Plan(found.cards, (*known.notes, *found.notes))
+
+
+def _select(known: configs.Configs, name: str | None) -> choosing.Named:
+    names = list(known.by_name)
+    if not name:
+        if len(names) > 1:
+            allowed = ", ".join(names)
+            raise errors.InvalidError(
+                f"--selected-config: is missing; allowed: {allowed}",
+                field="--selected-config",
+                allowed=allowed,
+            )
+        name = names[0]
+    return choosing.Named(name, known.find(name))

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a node's cards are partitioned ahead of pods: the format of nvidia-mig-parted, plan and act.
+
+`configs` reads the format, `planning` decides from it and from what the cards say (pure),
+`applying` carries a plan out. Used by the command `gpudeck mig` on one host. In DRA mode
+partitions follow the claims instead, and nothing of this runs.
+"""

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which entry of a config is meant for which card of a node, and what it asks of that card. Pure.
+
+An entry is for the cards that its numbers and its filter both accept. A profile is looked
+up on the very card (two models may number or size profiles of one name differently), by
+the driver's name; `.me` is read for `+me` too, as labels and resources spell it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from gpudeck import errors
+from gpudeck.mig import configs
+from gpudeck.vendors import contract, records
+
+Mode = contract.PartitioningMode
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A config and the name that errors call it by."""
+
+    name: str
+    entries: configs.Config
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The entry that is for a card."""
+
+    index: int
+    """Number of the card."""
+    name: str
+    position: int
+    """Number of the entry in its config."""
+    entry: configs.Entry
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    choices: tuple[Choice, ...]
+    """By the number of the card; cards that no entry is for are left as they are."""
+    notes: tuple[str, ...]
+
+
+def choose(config: Named, cards: Sequence[records.CardState]) -> Chosen:
+    """Return the entry for each card, those left out that cannot have partitions and need none.
+
+    Of several entries that are for a card the last counts. Raises UnsupportedError where an
+    entry wants partitions of a card by its number that has no MIG, or where cards could be
+    partitioned and the config is for none of them.
+    """
+    notes = list(_absent(config, len(cards)))
+    choices = [
+        choice
+        for index, card in enumerate(cards)
+        if (choice := _choice(config, index, card, notes)) is not None
+    ]
+    capable = [card for card in cards if _is_capable(card)]
+    if capable and not choices:
+        ids = ", ".join(sorted({_id(card) for card in capable}))
+        raise errors.UnsupportedError(
+            f'mig-configs["{config.name}"]: no entry is for a card of this node; '
+            f"its cards are {ids}",
+            reason="NoCardChosen",
+        )
+    return Chosen(tuple(choices), tuple(notes))
+
+
+def _absent(config: Named, count: int) -> Iterator[str]:
+    for position, entry in enumerate(config.entries):
+        beyond = [each for each in entry.devices or () if each >= count]
+        if beyond:
+            field = configs.path(config.name, position, "devices")
+            listed = ", ".join(map(str, beyond))
+            yield f"{field}: the node has {count} cards, so there is no card {listed}."
+
+
+def _choice(config: Named, index: int, card: records.CardState, notes: list[str]) -> Choice | None:
+    found: Choice | None = None
+    for position, entry in enumerate(config.entries):
+        if not _accepts(entry, index, card):
+            continue
+        if card.reading is not None and card.reading.mode is Mode.NOT_AVAILABLE:
+            if entry.enabled and entry.devices is not None:
+                raise errors.UnsupportedError(
+                    f"{configs.path(config.name, position)}: card {index} "
+                    f"({card.site.address}, {card.reading.product_name}) has no MIG",
+                    reason="PartitioningNotAvailable",
+                )
+            continue
+        if card.reading is None and not card.site.served and entry.devices is None:
+            notes.append(f"Card {index} ({card.site.address}) is passed over: {_driver(card)}.")
+            return None
+        if found is not None and not _agree(found.entry, entry):
+            # So nvidia-mig-parted ends up too, after it has done the earlier one in vain.
+            notes.append(
+                f"{configs.path(config.name, position)}: card {index} ({card.site.address}) is "
+                f"partitioned by this entry, the last that is for it, and not by {found.position}."
+            )
+        found = Choice(index, config.name, position, entry)
+    return found
+
+
+def _accepts(entry: configs.Entry, index: int, card: records.CardState) -> bool:
+    if entry.devices is not None and index not in entry.devices:
+        return False
+    site = card.site
+    return not entry.filters or any(
+        each.accepts(site.pci_id, site.subsystem_id) for each in entry.filters
+    )
+
+
+def _agree(one: configs.Entry, other: configs.Entry) -> bool:
+    return one.enabled == other.enabled and dict(one.counts) == dict(other.counts)
+
+
+def _is_capable(card: records.CardState) -> bool:
+    return card.reading is not None and card.reading.mode is not Mode.NOT_AVAILABLE
+
+
+def _driver(card: records.CardState) -> str:
+    return f"it is bound to {card.site.driver}" if card.site.driver else "no driver is bound"
+
+
+def _id(card: records.CardState) -> str:
+    name = card.reading.product_name if card.reading is not None else card.site.address
+    return f"{name} (0x{card.site.pci_id:08X})" if card.site.pci_id is not None else name
+
+
+def problem(card: records.CardState) -> errors.GpudeckError | None:
+    """Return why a card cannot be changed now; None where it can."""
+    if card.reading is not None and card.site.served:
+        return None
+    said = card.driver.message if not card.driver.ready else card.health.message
+    return errors.UnavailableError(
+        f"{card.site.address}: the card cannot be read now. {said}", reason="CardNotReady"
+    )
+
+
+def resolve(choice: Choice, card: contract.CardReading) -> dict[int, int]:
+    """Return how many partitions are wanted by the card's own numbers of its profiles.
+
+    Raises UnsupportedError for a profile that the card does not have.
+    """
+    wanted: Counter[int] = Counter()
+    for profile, count in choice.entry.counts.items():
+        wanted[_profile(choice, card, profile).profile_id] += count
+    return dict(wanted)
+
+
+def _profile(choice: Choice, card: contract.CardReading, name: str) -> contract.PartitionProfile:
+    for spelled in (str, spelling):
+        for profile in card.profiles:
+            if spelled(profile.name) == spelled(name):
+                return profile
+    field = configs.profile_path(choice.name, choice.position, name)
+    which = f"card {choice.index} ({card.address}, {card.product_name})"
+    if "c." in name:
+        raise errors.UnsupportedError(
+            f"{field}: a partition that is cut up again cannot be handed out; allowed: "
+            f"{name.partition('c.')[2]}, the whole one",
+            reason="PartitionUnsupported",
+        )
+    has = ", ".join(each.name for each in card.profiles) or "none"
+    raise errors.UnsupportedError(
+        f"{field}: {which} has no such profile; it has: {has}", reason="PartitionUnsupported"
+    )
+
+
+def spelling(profile: str) -> str:
+    """The name of a profile as labels, resources and names of configs have it: `1g.10gb.me`."""
+    return profile.replace("+", ".")
+
+
+def does_not_fit(choice: Choice, card: contract.CardReading) -> errors.UnsupportedError:
+    """Return the error for partitions that a card cannot hold side by side."""
+    field = configs.path(choice.name, choice.position, "mig-devices")
+    wanted = " + ".join(f"{count} x {name}" for name, count in choice.entry.counts.items())
+    return errors.UnsupportedError(
+        f"{field}: {wanted} do not fit on card {choice.index} ({card.address}, "
+        f"{card.product_name}) side by side",
+        reason="PartitionsDoNotFit",
+    )
