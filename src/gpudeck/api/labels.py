@@ -18,6 +18,16 @@ DEVICE = "gpu.deckhouse.io/device"
 MIG_MODE = "gpu.deckhouse.io/mig-mode"
 """On Node, and before it on PhysicalGPU: enabled or disabled, the partition mode of cards that
 need a reset for it, as an administrator wants it."""
+MODE = "gpu.deckhouse.io/mode"
+"""On Node: how an administrator wants its cards handed out, dra or device-plugin; without it the
+cluster's default counts."""
+ACTIVE_MODE = "gpu.deckhouse.io/active-mode"
+"""On Node: the mode that is in force, which the node's workloads select. Written by the controller
+alone; absent while one mode has ended and the other has not begun."""
+NODE_GROUP = "gpu.deckhouse.io/node-group"
+"""On Node: the group whose device plugin and labels it gets. Written by the controller alone."""
+DRAIN = "gpu.deckhouse.io/drain"
+"""Annotation of a Node: the pods that a process of the node wants evicted, and why, as JSON."""
 CARD = "gpu.deckhouse.io/card"
 """On DeviceTaintRule: the PhysicalGPU that it keeps new pods off, as a label value."""
 REASON = "gpu.deckhouse.io/reason"
