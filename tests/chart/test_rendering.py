@@ -103,24 +103,32 @@ def test_an_older_kubernetes_is_refused_with_its_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "choice"),
+    ("arguments", "mode", "classes"),
     [
-        (["partitionClasses=Auto"], "None"),
-        (["dra.enabled=true"], "None"),
-        (["dra.enabled=true", "partitionClasses=Auto"], "Auto"),
+        ([], "device-plugin", "None"),
+        (["partitionClasses=Auto"], "device-plugin", "Auto"),
+        (["dra.enabled=true"], "dra", "None"),
     ],
 )
-def test_classes_of_partitions_are_made_only_where_cards_are_handed_out(
-    arguments: list[str], choice: str
+def test_dra_enabled_is_the_mode_of_nodes_that_choose_none_and_nothing_else(
+    arguments: list[str], mode: str, classes: str
 ) -> None:
     rendered = rendering.render(*(part for each in arguments for part in ("--set", each)))
-    controller = next(
-        each
-        for each in yaml.safe_load_all(rendered.stdout)
-        if each and each["kind"] == "Deployment"
-    )
+    objects = [each for each in yaml.safe_load_all(rendered.stdout) if each]
+    controller = next(each for each in objects if each["kind"] == "Deployment")
     environment = controller["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert {"name": "GPUDECK_PARTITION_CLASSES", "value": choice} in environment
+    assert {"name": "GPUDECK_DEFAULT_MODE", "value": mode} in environment
+    assert {"name": "GPUDECK_PARTITION_CLASSES", "value": classes} in environment
+    adapter = next(
+        each
+        for each in objects
+        if (each["kind"], each["metadata"]["name"]) == ("DaemonSet", "nvidia-adapter")
+    )
+    assert adapter["spec"]["template"]["spec"]["nodeSelector"] == {
+        "gpu.deckhouse.io/vendor": "nvidia",
+        "gpu.deckhouse.io/active-mode": "dra",
+    }
+    assert "gpu" in {each["metadata"]["name"] for each in objects if each["kind"] == "GPUClass"}
 
 
 def test_a_shared_class_hands_out_shares_under_its_own_resource() -> None:

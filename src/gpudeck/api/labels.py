@@ -24,6 +24,11 @@ cluster's default counts."""
 ACTIVE_MODE = "gpu.deckhouse.io/active-mode"
 """On Node: the mode that is in force, which the node's workloads select. Written by the controller
 alone; absent while one mode has ended and the other has not begun."""
+MODE_DRA, MODE_DEVICE_PLUGIN = "dra", "device-plugin"
+MODES = (MODE_DRA, MODE_DEVICE_PLUGIN)
+"""What the two labels may say."""
+MODE_CHANGE = "gpu.deckhouse.io/mode-change"
+"""Key of the taint of a Node whose mode is changing, with the mode that comes as its value."""
 NODE_GROUP = "gpu.deckhouse.io/node-group"
 """On Node: the group whose device plugin and labels it gets. Written by the controller alone."""
 DRAIN = "gpu.deckhouse.io/drain"

@@ -25,6 +25,7 @@ from gpudeck.controller import attendance, disruption, events, keeping, metrics
 from gpudeck.controller.admission import webhooks
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
 from gpudeck.controller.gpuclass import shipped, shipping, tally, withholding
+from gpudeck.controller.modes import reconciler as mode_reconciler
 from gpudeck.controller.physicalgpu import holdings
 from gpudeck.controller.physicalgpu import reconciler as gpu_reconciler
 from gpudeck.controller.settings import Settings
@@ -44,18 +45,21 @@ _log = logs.get(__name__)
 
 async def run(settings: Settings) -> None:
     """Run until cancelled. Raises InvalidError for settings that cannot work."""
-    if settings.partition_classes not in shipped.CHOICES:
-        allowed = " or ".join(shipped.CHOICES)
-        raise errors.InvalidError(
-            f"--partition-classes: {settings.partition_classes!r} is not valid; allowed: {allowed}",
-            field="--partition-classes",
-            allowed=allowed,
-        )
+    _check("--partition-classes", settings.partition_classes, shipped.CHOICES)
+    _check("--default-mode", settings.default_mode, labels.MODES)
     async with await Client.connect(settings.kubeconfig) as client:
         try:
             await Controller(client, settings).run()
         except BaseExceptionGroup as group:
             raise _first(group) from group
+
+
+def _check(flag: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        allowed = " or ".join(choices)
+        raise errors.InvalidError(
+            f"{flag}: {value!r} is not valid; allowed: {allowed}", field=flag, allowed=allowed
+        )
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -115,6 +119,7 @@ class Controller:
         )
         self._disruption = disruption.Disruption(client, self._recorder, self._claims, self._held)
         self._pods_queue = Queue("disruption")
+        self._modes = mode_reconciler.Modes(client, settings.default_mode)
         self._webhooks = webhooks.Webhooks(client, settings, self._classes, self._device_classes)
         self._elector = Elector(
             client,
@@ -136,7 +141,8 @@ class Controller:
             group.create_task(self._stand(), name="leading")
 
     def _caches(self) -> tuple[Cache[Any], ...]:
-        return (self._pods, self._gpus, self._claims, self._classes, self._device_classes)
+        own = (self._pods, self._gpus, self._claims, self._classes, self._device_classes)
+        return (*own, self._modes.cache)
 
     async def _health(self) -> None:
         await serving.health(self._settings.health_port, lambda: "")
@@ -178,6 +184,7 @@ class Controller:
             told = self._pods_queue.work(self._disruption.reconcile)
             group.create_task(told, name="disruption")
             group.create_task(self._webhooks.lead(), name="webhooks")
+            group.create_task(self._modes.lead(), name="modes")
 
     async def _reconcile_class(self, name: str) -> float | None:
         if name == _ALL:
@@ -268,6 +275,7 @@ class Controller:
         metrics.waiting.labels("physicalgpu").set(len(self._gpu_queue))
         metrics.waiting.labels("gpuclass").set(len(self._class_queue))
         metrics.waiting.labels("disruption").set(len(self._pods_queue))
+        metrics.waiting.labels("modes").set(len(self._modes.queue))
         for phase, count in self._cards.phases.items():
             if phase:
                 metrics.cards.labels(phase).set(count)

@@ -34,4 +34,9 @@ class Settings(KubeSettings):
         "None",
         "Auto makes a GPUClass for each profile of partitions that cards have, None makes none.",
     )
+    default_mode: str = setting(
+        "device-plugin",
+        "How the cards of a Node without the label gpu.deckhouse.io/mode are handed out: "
+        "dra or device-plugin.",
+    )
     workers: int = setting(8, "PhysicalGPUs that are written at the same time.")
