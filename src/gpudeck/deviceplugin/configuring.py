@@ -30,6 +30,7 @@ from gpudeck.pluginconfig import model, selecting
 
 log = logs.get(__name__)
 
+STATE_FILE = "device-plugin.json"
 FILE_NAME = "file"
 """The config of `--config-file` has this name."""
 
@@ -43,6 +44,11 @@ class Kept(msgspec.Struct, frozen=True):
     version: int
     name: str
     text: str
+
+
+def state_file(settings: Settings) -> Path:
+    """Where the last good config is kept."""
+    return settings.data_dir / STATE_FILE
 
 
 def choices(settings: Settings, label: str = "") -> selecting.Choices:
@@ -118,7 +124,7 @@ class Configuring:
 
     async def _restore(self) -> None:
         try:
-            content = await asyncio.to_thread(files.read, self._settings.state_file)
+            content = await asyncio.to_thread(files.read, state_file(self._settings))
             self._saved = msgspec.json.decode(content, type=Kept)
         except errors.NotFoundError:
             return
@@ -184,7 +190,7 @@ class Configuring:
         kept = Kept(version=1, name=self._selected.name, text=self._selected.text)
         if kept == self._saved:
             return
-        path = self._settings.state_file
+        path = state_file(self._settings)
         try:
             root.Root().make_directory(path.parent.as_posix())
             files.write_atomic(path, msgspec.json.encode(kept), mode=0o600)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpudeck import errors, logs
+from gpudeck.cdi import hooks
 from gpudeck.deviceplugin import (
     answering,
     configuring,
@@ -74,6 +75,7 @@ class Process:
         self._wake = asyncio.Event()
         self._stood = time.monotonic()
         self._changing: dict[str, asyncio.Task[None]] = {}
+        self._hook_path: str | None = None
 
     async def run(self) -> None:
         """Run every part until one of them fails."""
@@ -205,7 +207,7 @@ class Process:
             offer,
             way,
             driver_version=version,
-            hook_path=self._settings.cdi_hook_path,
+            hook_path=self._hook(),
             root=self._root,
             before=_content(own),
         )
@@ -219,6 +221,19 @@ class Process:
             files.write_atomic(path, content, mode=0o644)
             log.info("Wrote a CDI spec", path=path)
         return found
+
+    def _hook(self) -> str:
+        """Where the runtime of the node finds the program of the hooks; it is copied there once.
+
+        A disk that does not take it costs containers their links, not their cards.
+        """
+        if self._hook_path is None:
+            try:
+                self._hook_path = hooks.install(self._settings.cdi_hook, self._settings.data_dir)
+            except errors.GpudeckError as error:
+                log.warning("The program for CDI hooks cannot be installed yet", error=error)
+                return ""
+        return self._hook_path
 
 
 def _waiting(pending: Mapping[str, str]) -> list[offering.Problem]:

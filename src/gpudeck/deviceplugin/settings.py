@@ -42,13 +42,14 @@ class Settings(NodeSettings):
         "/var/lib/kubelet/pod-resources/kubelet.sock",
         "Socket where the kubelet tells what pods hold; empty: not asked.",
     )
-    state_file: Path = setting(
-        Path("/var/lib/kubelet/plugins/gpu.deckhouse.io/device-plugin.json"),
-        "Where the last good config is kept.",
+    data_dir: Path = setting(
+        Path("/var/lib/kubelet/plugins/gpu.deckhouse.io"),
+        "Folder of the last good config and of the CDI hook, at the same path as on the node.",
     )
     cdi_root: Path = setting(Path("/var/run/cdi"), "Folder where the runtime looks for CDI specs.")
-    cdi_hook_path: str = setting(
-        "", "Where the container runtime finds nvidia-cdi-hook on the node; empty for nowhere."
+    cdi_hook: Path = setting(
+        Path("/usr/bin/nvidia-cdi-hook"),
+        "Program for CDI hooks, copied to the node if it is in the image.",
     )
     poll_seconds: float = setting(10.0, "Seconds between two readings of all cards.")
     call_seconds: float = setting(

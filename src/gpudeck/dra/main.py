@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 
 from gpudeck import logs
 from gpudeck.api import labels
+from gpudeck.cdi import hooks
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import (
     adapters,
@@ -23,7 +24,6 @@ from gpudeck.dra import (
     events,
     exposing,
     health,
-    hooks,
     ledger,
     metrics,
     preparing,

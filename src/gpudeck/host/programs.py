@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Name programs that are copied to the node, so that each content has a file of its own.
 
-`dra.hooks` copies them, and the makers say in a container's edits what the runtime is
+`cdi.hooks` copies them, and the makers say in a container's edits what the runtime is
 to run: both are of one image, and so come to the same name.
 """
 

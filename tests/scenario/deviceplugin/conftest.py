@@ -72,7 +72,8 @@ class World:
             config_fallback=("named", "empty"),
             plugins_dir=self.plugins,
             pod_resources=str(self.kubelet.pod_resources),
-            state_file=self.folder / "state" / "config.json",
+            data_dir=self.folder / "data",
+            cdi_hook=self.folder / "image" / "nvidia-cdi-hook",
             cdi_root=self.folder / "cdi",
             poll_seconds=0.1,
         )

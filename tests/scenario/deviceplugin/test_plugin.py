@@ -164,7 +164,7 @@ async def test_a_plugin_that_starts_without_the_api_server_offers_what_it_offere
 ) -> None:
     world.label("slice-4")
     await world.offers(gpu_shared=16)
-    await world.until(lambda: "slice-4" in (world.folder / "state/config.json").read_text())
+    await world.until(lambda: "slice-4" in (world.folder / "data/device-plugin.json").read_text())
     await world.end()
     await world.api.stop()
     await world.start()

@@ -47,7 +47,8 @@ class Program:
             "host-root": self._host_root,
             "plugins-dir": world.plugins,
             "pod-resources": world.kubelet.pod_resources,
-            "state-file": world.folder / "state/config.json",
+            "data-dir": world.folder / "data",
+            "cdi-hook": world.folder / "image/nvidia-cdi-hook",
             "cdi-root": world.folder / "cdi",
             "poll-seconds": poll_seconds,
         }
@@ -102,6 +103,24 @@ async def test_cards_are_offered_shared_and_given(
     name = f"k8s.device-plugin.nvidia.com/gpu={card}"
     assert [each.name for each in answer.cdi_devices] == [name]
     assert device_nodes(stopped, card)[0] == "/dev/nvidia2"
+
+
+async def test_links_are_made_by_a_hook_that_was_put_on_the_node(
+    program: Program, stopped: World
+) -> None:
+    await stopped.offers(gpu=4)
+    await program.kill()
+    (stopped.folder / "image").mkdir()
+    (stopped.folder / "image/nvidia-cdi-hook").write_bytes(b"program")
+    before = cdi(stopped)
+    assert "hooks" not in json.dumps(before)
+    await program.start()
+    await stopped.until(lambda: cdi(stopped) != before)
+    used = {each["path"] for each in cdi(stopped)["containerEdits"]["hooks"]}
+    (installed,) = (stopped.folder / "data/bin").iterdir()
+    assert used == {str(installed)}
+    assert installed.read_bytes() == b"program"
+    assert os.access(installed, os.X_OK)
 
 
 async def test_a_plugin_that_is_killed_offers_the_same_when_it_is_back(
@@ -162,7 +181,12 @@ async def test_partitions_appear_by_profile_as_they_are_made(
 
 def device_nodes(world: World, name: str) -> list[str]:
     """Device nodes that one device of the CDI file has for itself."""
+    (device,) = [each for each in cdi(world)["devices"] if each["name"] == name]
+    return [each["path"] for each in device["containerEdits"]["deviceNodes"]]
+
+
+def cdi(world: World) -> dict[str, Any]:
+    """The CDI file of the cards."""
     path = world.folder / "cdi/k8s.device-plugin.nvidia.com-gpu.json"
     found: dict[str, Any] = json.loads(path.read_text())
-    (device,) = [each for each in found["devices"] if each["name"] == name]
-    return [each["path"] for each in device["containerEdits"]["deviceNodes"]]
+    return found

@@ -19,7 +19,7 @@ from gpudeck.vendors import contract
 from gpudeck.vendors.nvidia import paths
 
 PROGRAM = PurePosixPath("/usr/bin/gpudeck-memory-limits")
-"""In the image. `dra.hooks` copies it to the node, beside NVIDIA's program."""
+"""In the image. `cdi.hooks` copies it to the node, beside NVIDIA's program."""
 KEPT = "The containers of a pod have the amount together, and each pod of the claim has it."
 _STAGE = "createRuntime"
 """The first process is in its cgroup then, and hooks still see the node (OCI runtime 1.2)."""

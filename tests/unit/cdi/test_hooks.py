@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpudeck.dra import hooks
+from gpudeck.cdi import hooks
 from gpudeck.host import programs
 
 

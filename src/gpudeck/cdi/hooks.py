@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Put the program of the CDI hooks where the container runtime of the node can run it.
 
-The runtime runs hooks on the node, so the program of the image is copied into the
-plugin's own folder, under a name with its checksum: a newer image adds a file and
-never replaces one that a runtime may be running. The path is the same on the node.
+The runtime runs hooks on the node, so the program of the image is copied into the folder
+of the plugin that names it (`dra` or `deviceplugin`), under a name with its checksum: a newer
+image adds a file and never replaces one that a runtime may be running. The path is the same
+on the node.
 """
 
 from __future__ import annotations
