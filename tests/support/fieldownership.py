@@ -26,6 +26,8 @@ LIST_KEYS: dict[str, tuple[str, ...]] = {
 PATH_KEYS: dict[Path, tuple[str, ...]] = {
     ("status", "devices"): ("driver", "pool", "device", "shareID"),
     ("status", "occupancy", "claims"): ("uid", "device", "shareID"),
+    ("status", "occupancy", "plugin"): ("namespace", "pod", "container", "resource", "device"),
+    ("status", "extendedResources"): ("resource",),
 }
 """Lists that are maps at one place only: of ResourceClaims, of PhysicalGPUs."""
 SETS = frozenset({"finalizers"})

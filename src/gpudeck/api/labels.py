@@ -46,12 +46,15 @@ MANAGED_BY_GPUDECK = "gpudeck"
 
 COMPONENT = "app.kubernetes.io/component"
 """On pods: which workload of gpudeck they are of."""
-ADAPTERS = ("nvidia-adapter",)
+ADAPTERS = ("nvidia-adapter", "nvidia-device-plugin")
 """The workloads whose pods offer cards."""
 
 MANAGER_NODE_AGENT = "gpudeck-node-agent"
 MANAGER_ADAPTER = "gpudeck-adapter"
 MANAGER_DRA_PLUGIN = "gpudeck-dra-plugin"
+MANAGER_PUBLISHER = MANAGER_DRA_PLUGIN
+"""Of what cards are offered as, in both modes: the first word of a mode takes the place of the
+last one of the other."""
 MANAGER_DEVICE_PLUGIN = "gpudeck-device-plugin"
 MANAGER_CONTROLLER = "gpudeck-controller"
 MANAGER_CLI = "gpudeck-cli"

@@ -42,6 +42,12 @@ class ObjectMeta(Wire):
     deletion_timestamp: str | None = None
 
 
+def version_of(meta: ObjectMeta) -> int:
+    """The resource version as a number; servers of 1.35 and later promise that it is one."""
+    text = meta.resource_version or ""
+    return int(text) if text.isdigit() else 0
+
+
 class Condition(Wire, omit_defaults=False):
     """A `metav1.Condition`; `status` is True, False or Unknown."""
 

@@ -19,7 +19,7 @@ import msgspec
 
 from gpudeck import logs
 from gpudeck.api import attributes, conditions, core, labels, names, resource, resources
-from gpudeck.api.meta import ObjectMeta, OwnerReference
+from gpudeck.api.meta import OwnerReference, version_of
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import adapters, events, metrics, offering, rehearsing, slices
@@ -304,9 +304,3 @@ def _choice(gpu_class: GPUClass | None) -> object:
 
 def _identity(each: resource.ResourceSlice) -> tuple[str | None, str | None]:
     return each.metadata.uid, each.metadata.resource_version
-
-
-def version_of(meta: ObjectMeta) -> int:
-    """The resource version as a number; servers of 1.35 and later promise that it is one."""
-    text = meta.resource_version or ""
-    return int(text) if text.isdigit() else 0

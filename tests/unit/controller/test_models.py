@@ -13,7 +13,7 @@ from tests.unit.dra.test_offering import ANY_PART, hopper, offer
 from gpudeck.api.v1alpha1.physicalgpu import PartitionSupport
 from gpudeck.controller import models
 from gpudeck.devices import cutting
-from gpudeck.dra import status
+from gpudeck.statuses import cards
 
 
 def support(**changes: Any) -> PartitionSupport:
@@ -55,7 +55,7 @@ def test_nonsense_of_some_node_does_not_grow_for_ever_and_harms_no_model() -> No
 
 def test_the_controller_counts_with_the_counters_that_the_plugin_publishes() -> None:
     card = hopper()
-    capabilities = status.adapter_status(card, "nvidia").capabilities
+    capabilities = cards.adapter_status(card, "nvidia").capabilities
     assert capabilities is not None
     model = models.of(models.shared(capabilities.partition_support))
     assert model is not None

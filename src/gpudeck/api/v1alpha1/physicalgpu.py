@@ -3,9 +3,10 @@
 
 Who writes what (server-side apply, one field manager each): the node agent owns
 nodeInfo, pciInfo, currentState.driverType and the condition Discovered; the
-adapter owns capabilities, the rest of currentState, DriverReady and
-HardwareHealthy; the DRA plugin owns Published; the controller owns occupancy and
-phase. Nothing that changes by the second stands here.
+adapter, or the device plugin, owns capabilities, the rest of currentState, DriverReady and
+HardwareHealthy; the DRA plugin, or the device plugin, owns Published, occupancy.plugin and
+extendedResources; the controller owns the rest of occupancy and phase. Nothing that changes
+by the second stands here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import msgspec
 
 from gpudeck.api.meta import Conditions, ObjectMeta, Wire
 from gpudeck.api.schema import doc
+
+MOST_HOLDERS = 1024
+"""Entries of `occupancy.plugin` that the API server takes."""
 
 
 class DriverType(enum.StrEnum):
@@ -203,6 +207,21 @@ class HolderClaim(Wire):
     ] = None
 
 
+class HolderPod(Wire):
+    namespace: Annotated[str, doc("Namespace of the pod.")]
+    pod: Annotated[str, doc("Name of the pod.")]
+    container: Annotated[str, doc("Name of the container.")]
+    resource: Annotated[str, doc("The extended resource, e.g. nvidia.com/gpu.")]
+    device: Annotated[str, doc("The device as the kubelet names it, e.g. a UUID.")]
+    profile: Annotated[str | None, doc("Of a partition: the name of its profile.")] = None
+    replicas: Annotated[
+        int | None, doc("Of a replica: into how many the card or partition is shared.", minimum=1)
+    ] = None
+    memory_mib: Annotated[
+        int | None, doc("Of a replica with a limit: its memory in MiB.", minimum=0)
+    ] = msgspec.field(default=None, name="memoryMiB")
+
+
 class Occupancy(Wire):
     state: Annotated[OccupancyState | None, doc("How much of the card is held.")] = None
     memory_mib: Annotated[HeldMemory | None, doc("How much of its memory is held.")] = (
@@ -217,6 +236,26 @@ class Occupancy(Wire):
             maxItems=1024,
         ),
     ] = None
+    plugin: Annotated[
+        list[HolderPod] | None,
+        doc(
+            "The containers that have the card or a part of it from the device plugin.",
+            x_list_type="map",
+            x_list_map_keys=["namespace", "pod", "container", "resource", "device"],
+            maxItems=MOST_HOLDERS,
+        ),
+    ] = None
+
+
+class OfferedResource(Wire):
+    """What of a card the device plugin offers by one name."""
+
+    resource: Annotated[str, doc("The extended resource, e.g. nvidia.com/gpu.shared.")]
+    devices: Annotated[int, doc("Devices of the card by this name.", minimum=0)]
+    healthy: Annotated[
+        int | None,
+        doc("How many of them can be handed out; absent where it is all.", minimum=0),
+    ] = None
 
 
 class PhysicalGPUStatus(Wire):
@@ -227,6 +266,15 @@ class PhysicalGPUStatus(Wire):
     ] = None
     current_state: Annotated[CurrentState | None, doc("How the card is set up now.")] = None
     occupancy: Annotated[Occupancy | None, doc("Who holds the card.")] = None
+    extended_resources: Annotated[
+        list[OfferedResource] | None,
+        doc(
+            "What of the card the device plugin of its node offers; absent in DRA mode.",
+            x_list_type="map",
+            x_list_map_keys=["resource"],
+            maxItems=64,
+        ),
+    ] = None
     phase: Annotated[
         Phase | None, doc("The conditions in one word, for people; logic reads the conditions.")
     ] = None
