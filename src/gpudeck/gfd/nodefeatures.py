@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from gpudeck.api import labels as names
+from gpudeck.api import labels as known
+from gpudeck.api import names
 from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference, Wire
 from gpudeck.api.resources import NODE_FEATURE, POD
 from gpudeck.kube.client import Client
@@ -58,11 +59,11 @@ class Object:
         metadata = ObjectMeta(
             name=_NAME + self._node,
             namespace=self._namespace,
-            labels={names.FEATURES_NODE: self._node},
+            labels={known.FEATURES_NODE: names.node_label(self._node)},
             owner_references=await self._find_owners(),
         )
         body = NodeFeature(metadata=metadata, spec=NodeFeatureSpec(labels=dict(labels)))
-        stored = await self._api.apply(NODE_FEATURE, body, NodeFeature, manager=names.MANAGER_GFD)
+        stored = await self._api.apply(NODE_FEATURE, body, NodeFeature, manager=known.MANAGER_GFD)
         await self._remove(set(stored.spec.labels) - set(labels))
         return True
 
@@ -75,7 +76,7 @@ class Object:
                 {"spec": {"labels": dict.fromkeys(sorted(foreign))}},
                 Meta,
                 namespace=self._namespace,
-                manager=names.MANAGER_GFD,
+                manager=known.MANAGER_GFD,
             )
 
     async def close(self) -> None:

@@ -57,21 +57,22 @@ TOKENS = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/{{}}/token"
 def kubeconfig() -> Iterator[str]:
     """An administrator's, of an API server with the chart's accounts, roles and policies."""
     with realapiserver.running(realapiserver.required()) as found:
-        asyncio.run(_install(found))
+        asyncio.run(install(found))
         yield found
 
 
-async def _install(kubeconfig: str) -> None:
+async def install(kubeconfig: str) -> None:
+    """Make the accounts, roles and policies of the chart, two Nodes and their pods."""
     async with await Client.connect(kubeconfig) as admin:
         await admin.create(NAMESPACE, {"metadata": {"name": SYSTEM}}, Meta)
         definitions = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
         for each in [*definitions, *rendering.golden("dra")]:
             if each["kind"] in PLURALS:
-                await admin.apply(_resource(each), each, dict, manager="test")
+                await admin.apply(resource(each), each, dict, manager="test")
         for node in ("node-0", "node-1"):
             await admin.create(NODE, {"metadata": {"name": node}}, Meta)
             for account in (AGENT, PLUGIN):
-                await admin.create(POD, _pod(account, node), Meta)
+                await admin.create(POD, pod(account, node), Meta)
         # The API server takes policies up a moment after they were made, in the order of their
         # making: that of Events is the last.
         async with connected(kubeconfig, PLUGIN, "node-1") as plugin:
@@ -91,13 +92,13 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.1)
 
 
-def _resource(each: dict[str, Any]) -> Resource:
+def resource(each: dict[str, Any]) -> Resource:
     group, _, version = each["apiVersion"].rpartition("/")
     namespaced = "namespace" in each["metadata"]
     return Resource(group, version, each["kind"], PLURALS[each["kind"]], namespaced)
 
 
-def _pod(account: str, node: str) -> dict[str, Any]:
+def pod(account: str, node: str) -> dict[str, Any]:
     return {
         "metadata": {"name": f"{account}-{node}", "namespace": SYSTEM},
         "spec": {

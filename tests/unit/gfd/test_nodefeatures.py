@@ -7,7 +7,7 @@ import pytest
 from tests.support import apiserver
 
 from gpudeck import errors
-from gpudeck.api import resources
+from gpudeck.api import names, resources
 from gpudeck.gfd import nodefeatures
 
 NAME = "gpu/nvidia-features-for-node-0"
@@ -23,6 +23,16 @@ async def test_the_object_holds_the_labels_and_no_others_of_ours() -> None:
     assert stored["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": "node-0"}
     assert stored["spec"]["labels"] == {"nvidia.com/gpu.count": "3"}
     assert stored["spec"]["features"] == {"flags": {}, "attributes": {}, "instances": {}}
+
+
+async def test_a_long_name_of_a_node_still_fits_into_its_label() -> None:
+    node = "n" * 80
+    async with apiserver.ApiServer() as server, server.client() as api:
+        await nodefeatures.Object(api, node, namespace="gpu").write({})
+        stored = server.objects(resources.NODE_FEATURE)[f"gpu/nvidia-features-for-{node}"]
+    label = stored["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"]
+    assert label == names.node_label(node)
+    assert len(label) == 63
 
 
 async def test_its_owners_are_the_pod_and_what_made_the_pod() -> None:
