@@ -24,7 +24,8 @@ from gpudeck.lab.state import Folder, Node, Process
 # Machines of both architectures are simulated; their programs are always this machine's.
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 _COMPOSED = ("sys/bus", "sys/class", "sys/module", "sys/devices")
-_KERNEL = ("system", "virtual")
+_KERNEL = ("system", "virtual", "net")
+"""What stays the kernel's own below those: the node's processes read there what they work with."""
 _PROC = ("proc/driver", "proc/modules", "proc/devices")
 
 

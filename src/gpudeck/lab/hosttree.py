@@ -3,7 +3,7 @@
 
 The lab calls `write` for each node, binds what `binds` says and mounts the folder into
 pods as the host's root; tests point a component's `--host-root` at it. Everything that it
-writes is described by `tree_system`, `tree_pci` and `tree_driver` as one value first.
+writes is described by `tree_system`, `tree_machine`, `tree_pci` and `tree_driver` first.
 It never starts a process and never mounts; the paths it wrote are remembered in the
 simulation folder, so that a second `write` with another machine leaves nothing behind.
 """
@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from gpudeck import errors
-from gpudeck.lab import machine, tree, tree_driver, tree_pci, tree_system
+from gpudeck.lab import machine, tree, tree_driver, tree_machine, tree_pci, tree_system
 
 _WRITTEN = "written-paths.json"
 _LIVE = "proc/driver/nvidia"
@@ -48,6 +48,7 @@ def describe(host: machine.Machine, *, artifacts: Path | None = None, boot_id: s
     """Return the whole tree of `host` as a value."""
     return {
         **tree_system.describe(host, boot_id=boot_id),
+        **tree_machine.describe(host),
         **tree_pci.describe(host),
         **tree_driver.describe(host, artifacts),
     }

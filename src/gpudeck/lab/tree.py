@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder tree as a value, and the one function that makes a real folder agree with it.
 
-`tree_system`, `tree_pci` and `tree_driver` describe a simulated host's files as a mapping
-of relative paths; `hosttree` hands the mapping to `apply`. Applying twice changes nothing,
-applying half and again completes it, and what an earlier description had and this one
-lacks is removed. It never removes what it did not write: programs on the host may have
+`tree_system`, `tree_machine`, `tree_pci` and `tree_driver` describe a simulated host's files
+as a mapping of relative paths; `hosttree` hands the mapping to `apply`. Applying twice changes
+nothing, applying half and again completes it, and what an earlier description had and this
+one lacks is removed. It never removes what it did not write: programs on the host may have
 put files of their own beside ours.
 """
 

@@ -219,6 +219,9 @@ def _modules(host: machine.Machine) -> tree.Tree:
         "overlay 212992 0 - Live 0x0000000000000000",
         "br_netfilter 32768 0 - Live 0x0000000000000000",
     ]
+    if any(each.driver == "mlx5_core" for each in host.others):
+        rdma = ("rdma_ucm", "mlx5_ib", "ib_uverbs", "mlx5_core")
+        listing += [f"{name} 2199552 0 - Live 0x0000000000000000" for name in rdma]
     below: tree.Tree = {"proc/modules": tree.text("\n".join(listing))}
     for name in names:
         folder = f"sys/module/{name}"

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of a simulated host's tree that is there without any card.
 
-System release, kernel version, boot id, processors, NUMA nodes, DMI and the ordinary
-device nodes (a container that mounts the host's /dev as its own needs them). Pure: it
-returns a `tree.Tree` for `hosttree`. The text follows what Linux prints; only what some
-program reads is there.
+System release, kernel version, boot id, NUMA nodes, DMI and the ordinary device nodes (a
+container that mounts the host's /dev as its own needs them). Pure: it returns a `tree.Tree`
+for `hosttree`. The text follows what Linux prints; only what some program reads is there.
 """
 
 from __future__ import annotations
@@ -72,21 +71,7 @@ def _proc(host: machine.Machine, boot_id: str) -> tree.Tree:
             f"MemTotal:       {memory_kib} kB\nMemFree:        {memory_kib} kB\n"
             f"MemAvailable:   {memory_kib} kB"
         ),
-        "proc/cpuinfo": tree.text(_cpuinfo(host)),
     }
-
-
-def _cpuinfo(host: machine.Machine) -> str:
-    package = {
-        cpu: index
-        for index, node in enumerate(host.numa_nodes)
-        for cpu in machine_rules.cpus(node.cpus)
-    }
-    return "\n".join(
-        f"processor\t: {cpu}\nvendor_id\t: {host.cpu.vendor}\nmodel name\t: {host.cpu.model}\n"
-        f"physical id\t: {package[cpu]}\n"
-        for cpu in sorted(package)
-    )
 
 
 def _numa(host: machine.Machine) -> tree.Tree:
