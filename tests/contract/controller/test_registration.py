@@ -133,6 +133,19 @@ async def test_pods_and_claims_of_others_are_not_asked_about(admin: Client) -> N
         assert not await asked(admin, resource, wrapped("other", config=[FOREIGN]))
 
 
+async def test_of_pods_with_claims_only_those_that_name_their_node_are_asked_about(
+    admin: Client,
+) -> None:
+    def made(**spec: Any) -> tuple[Resource, dict[str, Any]]:
+        containers = [{"name": "main", "image": "none"}]
+        return POD, {"metadata": {"name": "p"}, "spec": {"containers": containers, **spec}}
+
+    claims = [{"name": "c", "resourceClaimName": "c"}]
+    assert await asked(admin, *made(nodeName="node-0", resourceClaims=claims))
+    assert not await asked(admin, *made(resourceClaims=claims))
+    assert not await asked(admin, *made(nodeName="node-0"))
+
+
 async def test_device_classes_of_other_drivers_are_not_asked_about(admin: Client) -> None:
     def made(*config: dict[str, Any]) -> dict[str, Any]:
         return {"metadata": {"name": "d"}, "spec": {"config": list(config)}}

@@ -12,12 +12,13 @@ from tests.support.apiserver import ApiServer
 
 from gpudeck import errors
 from gpudeck.api.admission import AdmissionRequest
-from gpudeck.api.resources import RESOURCE_CLAIM_TEMPLATE
+from gpudeck.api.resources import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller.admission import naming, reviews
 from gpudeck.controller.admission.fleet import Fleet
 from gpudeck.kube.client import Client
+from gpudeck.kube.webhooks import Answer
 
 pytestmark = pytest.mark.asyncio
 
@@ -37,10 +38,24 @@ def replica(client: Client, names: naming.Names, *, refuse: bool = True) -> revi
     return reviews.Reviews(client, lambda: names, fleet, refuse_impossible=refuse)
 
 
-def asks(count: int = 1) -> AdmissionRequest:
+def asks(count: int = 1, **spec: Any) -> AdmissionRequest:
     part: dict[str, Any] = {"name": "main", "resources": {"limits": {NAME: str(count)}}}
-    pod = {"metadata": {}, "spec": {"containers": [part]}}
+    return of_pod({"containers": [part], **spec})
+
+
+def of_pod(spec: dict[str, Any]) -> AdmissionRequest:
+    pod = {"metadata": {}, "spec": spec}
     return AdmissionRequest(namespace="t", object=msgspec.Raw(msgspec.json.encode(pod)))
+
+
+def claim(name: str, class_name: str, **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "t"},
+        "spec": {
+            "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": class_name}}]}
+        },
+        "status": status,
+    }
 
 
 async def test_a_pod_whose_class_is_not_known_here_yet_is_not_let_in_as_it_is() -> None:
@@ -86,3 +101,50 @@ async def test_who_is_refused_a_template_reads_the_sentence_alone(
         monkeypatch.setattr(server.store, "create", refuse)
         (refused,) = (await replica(client, REWRITTEN).rewrite(asks())).problems
         assert str(refused) == "no more for this namespace"
+
+
+async def test_a_pod_that_names_its_node_is_told_that_limits_give_it_no_card() -> None:
+    async with ApiServer() as server, server.client() as client:
+        asked = replica(client, SERVED)
+        assert not (await asked.judge_pod(asks())).warnings
+        said = await asked.judge_pod(asks(nodeName="node-0"))
+        assert not said.problems
+        (warning,) = said.warnings
+        assert warning.startswith("spec.nodeName: kube-scheduler is passed by, so none of ")
+        assert f"{NAME} is allocated, and on a node in DRA mode" in warning
+        assert len(warning) <= 240
+
+
+async def test_a_pod_that_names_its_node_is_told_that_its_claims_will_not_be_allocated() -> None:
+    async with ApiServer() as server, server.client() as client:
+        made = claim("unallocated", "h100")
+        server.put(RESOURCE_CLAIM, made)
+        server.put(RESOURCE_CLAIM, claim("allocated", "h100", allocation={"devices": {}}))
+        server.put(RESOURCE_CLAIM, claim("foreign", "fpga"))
+        template = {
+            "metadata": {"name": "of-pods", "namespace": "t"},
+            "spec": {"spec": made["spec"]},
+        }
+        server.put(RESOURCE_CLAIM_TEMPLATE, template)
+        named = [
+            {"name": name, "resourceClaimName": name}
+            for name in ("unallocated", "allocated", "foreign", "missing")
+        ]
+        named.append({"name": "templated", "resourceClaimTemplateName": "of-pods"})
+        spec = {"containers": [{"name": "main"}], "resourceClaims": named}
+        asked = replica(client, SERVED)
+        assert not (await asked.judge_pod(of_pod(spec))).warnings
+        warnings = (await asked.judge_pod(of_pod({**spec, "nodeName": "node-0"}))).warnings
+        assert [each.partition(", so ")[2].partition(",")[0] for each in warnings] == [
+            "nothing is allocated for spec.resourceClaims[0] (class h100)",
+            "nothing is allocated for spec.resourceClaims[4] (class h100)",
+        ]
+        assert all(len(each) <= 240 for each in warnings)
+
+
+async def test_claims_that_cannot_be_looked_at_hold_up_no_pod() -> None:
+    async with ApiServer() as server, server.client() as client:
+        server.fail(1, 403, path="resourceclaims", reason="Forbidden")
+        named = [{"name": "c", "resourceClaimName": "c"}]
+        spec = {"containers": [], "resourceClaims": named, "nodeName": "node-0"}
+        assert await replica(client, SERVED).judge_pod(of_pod(spec)) == Answer()

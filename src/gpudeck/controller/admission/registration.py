@@ -44,6 +44,8 @@ AGAIN_SECONDS = 300.0
 somebody who replaced these, as `helm upgrade --force` does."""
 REWRITE, PODS, CLAIMS, CLASSES = "/rewrite-pods", "/pods", "/claims", "/classes"
 """Paths of the pages."""
+_BYPASSES = "has(object.spec.nodeName) && object.spec.?resourceClaims.orValue([]).size() > 0"
+"""Says in CEL that a pod with claims names its node itself; whose claims they are is looked up."""
 T = TypeVar("T")
 _PATIENT_SECONDS, _SECONDS = 5, 2
 _log = logs.get(__name__)
@@ -137,7 +139,8 @@ def mutating(where: Where, names: Names) -> list[Webhook]:
         return []
     entry = _entry("rewrite.pods.gpu.deckhouse.io", where.page(REWRITE), [_rule("", "pods")])
     entry.failure_policy = "Fail"
-    entry.match_conditions = [_asks_for(names.rewritten)]
+    asks = _asks_for(names.rewritten)
+    entry.match_conditions = [MatchCondition(name="asks-for-a-class", expression=asks)]
     # Another webhook may put the resource into the pod after us.
     entry.reinvocation_policy = "IfNeeded"
     entry.side_effects = "NoneOnDryRun"
@@ -173,9 +176,10 @@ def validating(where: Where, names: Names) -> list[Webhook]:
         MatchCondition(name="about-us", expression=about),
     ]
     found = [claims, classes]
-    if names.asked:
+    if names.classes:
         pods = _entry("pods.gpu.deckhouse.io", where.page(PODS), [_rule("", "pods")])
-        pods.match_conditions = [_asks_for(names.asked)]
+        asks = f"{_asks_for(names.asked)} || {_BYPASSES}"
+        pods.match_conditions = [MatchCondition(name="asks-for-a-class", expression=asks)]
         found.append(pods)
     return found
 
@@ -202,12 +206,12 @@ def _rule(group: str, *plurals: str, update: bool = False) -> RuleWithOperations
     )
 
 
-def _asks_for(names: Iterable[str]) -> MatchCondition:
+def _asks_for(names: Iterable[str]) -> str:
     """Say in CEL that a container of the pod asks for one of the resources."""
     listed = json.dumps(sorted(names))
     asks = f"has(c.resources) && c.resources.?limits.orValue({{}}).exists(name, name in {listed})"
     every = "object.spec.containers + object.spec.?initContainers.orValue([])"
-    return MatchCondition(name="asks-for-a-class", expression=f"({every}).exists(c, {asks})")
+    return f"({every}).exists(c, {asks})"
 
 
 def _claims_of(classes: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ from gpudeck.api.meta import Meta
 from gpudeck.api.resource import ClaimSpec, DeviceClass, ResourceClaim
 from gpudeck.api.resources import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
-from gpudeck.controller.admission import claims, pods, registration, rewriting, sizes
+from gpudeck.controller.admission import bypassing, claims, pods, registration, rewriting, sizes
 from gpudeck.controller.admission.fleet import Fleet
 from gpudeck.controller.admission.naming import Names
 from gpudeck.controller.gpuclass import deviceclass
@@ -114,9 +114,17 @@ class Reviews:
         )
 
     async def judge_pod(self, asked: AdmissionRequest) -> Answer:
-        """Refuse a pod that asks by `resources.limits` for more than any node has."""
-        pod = _decoded(asked, ReviewedPod)
-        return self._verdict([], pods.impossible(pod.spec, self._names().asked, self._fleet))
+        """Refuse a pod that asks by `resources.limits` for more than any node has.
+
+        One that names its node is told that it passes the scheduler by.
+        """
+        spec, names = _decoded(asked, ReviewedPod).spec, self._names()
+        verdict = self._verdict([], pods.impossible(spec, names.asked, self._fleet))
+        if not spec.node_name or verdict.problems:
+            return verdict
+        said = bypassing.by_limits(spec, names.asked)
+        said += await bypassing.by_claims(self._client, spec, asked.namespace or "", names.classes)
+        return Answer(warnings=(*verdict.warnings, *said))
 
     async def judge_claim(self, asked: AdmissionRequest) -> Answer:
         """Refuse a claim or template with wrong parameters, or that no card could serve."""
