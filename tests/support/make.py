@@ -90,10 +90,11 @@ def uuid(node_name: str, index: int) -> str:
 
 
 def condition(
-    type_: str, status: str = "True", reason: str = "Tested", message: str = ""
+    type_: str, status: str = "True", reason: str = "Tested", message: str = "", since: str = ""
 ) -> Object:
     """A condition."""
-    return {"type": type_, "status": status, "reason": reason, "message": message}
+    found = {"type": type_, "status": status, "reason": reason, "message": message}
+    return {**found, "lastTransitionTime": since} if since else found
 
 
 def card(index: int, node_name: str = "node-0", *, product: str = H100,

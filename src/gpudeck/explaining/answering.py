@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from gpudeck.api import conditions
 from gpudeck.api.core import Pod, PodCondition
-from gpudeck.explaining import asking, cards, judging
+from gpudeck.explaining import asking, cards, holding, judging
 from gpudeck.explaining.asking import Asked, Problem
 from gpudeck.explaining.judging import Verdict
 from gpudeck.explaining.reasons import CLAUSES, Reason
@@ -33,6 +33,7 @@ class State(enum.StrEnum):
     ASKS_NO_CARD = "AsksNoCard"
     ENDED = "Ended"
     NAMES_WHAT_IS_NOT_THERE = "NamesWhatIsNotThere"
+    PAST_THE_SCHEDULER = "PastTheScheduler"
     STARTING = "Starting"
     NO_CARDS = "NoCards"
     NO_CARD_MATCHES = "NoCardMatches"
@@ -144,11 +145,15 @@ class _Writer:
         return f"{self._name} holds {_list(_card(each) for each in self._mine)}"
 
     def _bound(self) -> tuple[State, list[str]]:
+        if missed := holding.unallocated(self._pod, self._asked, self._world):
+            return self._past_scheduler(missed)
         holds = self._holds()
         place = f" on node {node_of(self._pod)}"
+        ailing = ((_card(each), holding.ailment(each.card)) for each in self._mine)
+        ill = [f"{name} {ailment}." for name, ailment in ailing if ailment]
         if self._is_running():
             if self._mine:
-                return State.HOLDS, [f"{holds}{place}."]
+                return State.HOLDS, [f"{holds}{place}.", *ill]
             return State.HOLDS, [
                 f"{self._name} runs{place}; the API does not tell which card it holds."
             ]
@@ -160,7 +165,23 @@ class _Writer:
             else (f"{self._name} is bound to node {node_of(self._pod)} and is starting.")
         )
         said = [_ended(f"The kubelet last said {last.reason}: {last.message}")] if last else []
-        return State.STARTING, [start, *said]
+        return State.STARTING, [start, *ill, *said]
+
+    def _past_scheduler(self, missed: list[asking.Ask]) -> tuple[State, list[str]]:
+        """Say of a pod that kube-scheduler never placed that it has not got what it asks for."""
+        node = node_of(self._pod)
+        lacks = _list(each.text for each in missed)
+        so = f"it does without {lacks}"
+        if any(not each.resource for each in missed):
+            so = f"it cannot start: nothing is allocated for {lacks}"
+        held = f"it holds {_list(_card(each) for each in self._mine)}" if self._mine else ""
+        return State.PAST_THE_SCHEDULER, [
+            f"{self._name} was not put on node {node} by kube-scheduler (its author set "
+            f"spec.nodeName, or another scheduler bound it), so {so}, and "
+            f"{held or 'it holds no card'}.",
+            "Make it anew without spec.nodeName; spec.nodeSelector with "
+            f"kubernetes.io/hostname: {node} keeps it on that node.",
+        ]
 
     def _waiting(self) -> tuple[State, list[str]]:
         wants = f"{self._name} waits for {_list(each.text for each in self._asked.asks)}"

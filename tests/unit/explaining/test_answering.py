@@ -88,6 +88,71 @@ def test_a_running_pod_is_told_its_card() -> None:
     assert answer.counts == {"HeldByThisPod": 1, "DoesNotMatchClass": 4, "Matches": 7}
 
 
+SINCE = "2026-11-30T10:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (make.condition("HardwareHealthy", "False", "Xid79", "It fell off the bus.", SINCE),
+         "is not healthy since 2026-11-30T10:00:00Z (Xid79: It fell off the bus)."),
+        (make.condition("Discovered", "False", "CardGone"), "has disappeared (CardGone)."),
+        (make.condition("DriverReady", "False", "DriverNotLoaded"),
+         "has no ready driver (DriverNotLoaded)."),
+    ],
+    ids=["ill", "gone", "without driver"],
+)  # fmt: skip
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+def test_a_pod_is_told_what_ails_the_card_that_it_holds(
+    condition: make.Object, said: str, phase: str
+) -> None:
+    objects = two_nodes(3)
+    claims = [make.held(3, "mine"), make.held(2, "other")]
+    pod = make.pod("mine", claims=["mine-claim"], node_name="node-0", phase=phase)
+    answer = explain(pod, *objects, make.card(3, conditions=[condition]), *claims)
+    assert answer.sentences[1] == f"GPU-node-0-3 (NVIDIA H100 80GB HBM3) {said}"
+    healthy = explain(make.pod("other", claims=["other-claim"], node_name="node-0", phase=phase),
+                      *objects, make.card(3, conditions=[condition]), *claims)  # fmt: skip
+    assert len(healthy.sentences) == 1
+
+
+INSTEAD = (
+    "Make it anew without spec.nodeName; spec.nodeSelector with kubernetes.io/hostname: node-0 "
+    "keeps it on that node."
+)
+PAST = (
+    "Pod default/mine was not put on node node-0 by kube-scheduler (its author set spec.nodeName, "
+    "or another scheduler bound it), so "
+)
+
+
+def test_a_pod_that_passed_the_scheduler_by_is_told_that_it_has_no_card() -> None:
+    pod = make.pod("mine", limits=ASK_H100, node_name="node-0", phase="Running")
+    answer = explain(pod, *two_nodes())
+    assert answer.state is State.PAST_THE_SCHEDULER
+    without = "it does without 1 card by gpu.deckhouse.io/h100, and it holds no card."
+    assert answer.sentences == [PAST + without, INSTEAD]
+
+
+def test_a_pod_past_the_scheduler_is_told_which_claims_nobody_allocates() -> None:
+    claims = [make.held(3, "mine"), make.claim("second")]
+    pod = make.pod("mine", claims=["mine-claim", "second"], node_name="node-0")
+    answer = explain(pod, *two_nodes(), *claims)
+    assert answer.state is State.PAST_THE_SCHEDULER
+    held = "it holds GPU-node-0-3 (NVIDIA H100 80GB HBM3)."
+    lacks = "it cannot start: nothing is allocated for 1 card of class h100"
+    assert answer.sentences == [f"{PAST}{lacks}, and {held}", INSTEAD]
+
+
+def test_a_pod_on_a_node_with_a_device_plugin_needs_no_scheduler_for_its_card() -> None:
+    plugin = make.node("node-0", capacity={"nvidia.com/gpu": "8"})
+    pod = make.pod("mine", limits={"nvidia.com/gpu": 1}, node_name="node-0", phase="Running")
+    answer = explain(
+        pod, plugin, make.card(0), *make.classes("gpu", resource="nvidia.com/gpu"), pod
+    )
+    assert answer.state is State.HOLDS
+
+
 def test_two_claims_of_one_pod_are_both_told() -> None:
     claims = [
         make.claim(f"claim-{index}", devices=[make.allocated(index)], pods=["mine"])
