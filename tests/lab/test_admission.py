@@ -80,6 +80,13 @@ def test_what_no_card_can_serve_is_refused_when_it_is_made(lab: Lab) -> None:
         'spec.devices.config[0].opaque.parameters.sharing.strategy: "Slicing" is not valid; '
         "allowed: TimeSlicing or MPS"
     ) in said
+    silly = claim("silly")
+    silly["spec"]["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"cores": "150"}}
+    said = refusal(lab, silly)
+    assert (
+        "spec.devices.requests[0].exactly.capacity.requests[cores]: 150 is not valid; "
+        "allowed: 1 to 100, the percentage of the card's multiprocessors"
+    ) in said
 
 
 def test_a_class_that_misses_a_card_by_a_little_is_made_with_a_warning(lab: Lab) -> None:

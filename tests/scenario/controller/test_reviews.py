@@ -11,7 +11,7 @@ from tests.support import apistore, gpus
 from tests.support.apiserver import ApiServer
 
 from gpudeck import errors
-from gpudeck.api.admission import AdmissionRequest
+from gpudeck.api.admission import AdmissionRequest, GroupVersionResource
 from gpudeck.api.resources import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
@@ -140,6 +140,18 @@ async def test_a_pod_that_names_its_node_is_told_that_its_claims_will_not_be_all
             "nothing is allocated for spec.resourceClaims[4] (class h100)",
         ]
         assert all(len(each) <= 240 for each in warnings)
+
+
+async def test_an_amount_that_means_nothing_is_refused_where_the_impossible_is_not() -> None:
+    spec = claim("silly", "h100")["spec"]
+    spec["devices"]["requests"][0]["exactly"]["capacity"] = {"requests": {"memory": "-1Gi"}}
+    body = msgspec.json.encode({"metadata": {}, "spec": spec})
+    resource = GroupVersionResource(resource=RESOURCE_CLAIM.plural)
+    asked = AdmissionRequest(resource=resource, object=msgspec.Raw(body))
+    async with ApiServer() as server, server.client() as client:
+        (refused,) = (await replica(client, SERVED, refuse=False).judge_claim(asked)).problems
+    field = "spec.devices.requests[0].exactly.capacity.requests[memory]"
+    assert str(refused) == f"{field}: -1Gi is not valid; allowed: at least 1Mi, such as 8Gi"
 
 
 async def test_claims_that_cannot_be_looked_at_hold_up_no_pod() -> None:

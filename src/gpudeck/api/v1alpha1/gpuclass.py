@@ -25,6 +25,13 @@ _MIN_NOT_ABOVE_MAX = rule(
     " || quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
     "min must not be above max",
 )
+_MAX_ABOVE_NONE = rule(
+    "!has(self.max) || quantity(string(self.max)).compareTo(quantity('0')) > 0",
+    "max must be above 0",
+)
+_ENOUGH = rule(
+    "quantity(string(self)).compareTo(quantity('1Mi')) >= 0", "an amount of memory is at least 1Mi"
+)
 _NOT_KUBERNETES_OWN = rule(
     "!self.startsWith('kubernetes.io/') && !self.contains('.kubernetes.io/')"
     " && !self.startsWith('requests.')",
@@ -116,7 +123,7 @@ class Requirements(Wire):
         SizeRange | None,
         doc(
             "Bounds of the card's memory, compared in bytes with what the maker's library says.",
-            x_validations=[_MIN_NOT_ABOVE_MAX],
+            x_validations=[_MIN_NOT_ABOVE_MAX, _MAX_ABOVE_NONE],
         ),
     ] = None
     compute_capability: Annotated[
@@ -172,7 +179,9 @@ class PartitionRequirements(Wire):
     ] = None
     memory: Annotated[
         SizeRange | None,
-        doc("Bounds of the partition's memory.", x_validations=[_MIN_NOT_ABOVE_MAX]),
+        doc(
+            "Bounds of the partition's memory.", x_validations=[_MIN_NOT_ABOVE_MAX, _MAX_ABOVE_NONE]
+        ),
     ] = None
 
 
@@ -183,12 +192,17 @@ class ShareMemory(Wire):
             "What a pod gets that names no amount; absent for the node's default.",
             pattern=_SIZE,
             maxLength=32,
-            minimum=1,
+            x_validations=[_ENOUGH],
         ),
     ] = None
     max: Annotated[
         str | int | None,
-        doc("The most that a claim may ask for.", pattern=_SIZE, maxLength=32, minimum=1),
+        doc(
+            "The most that a claim may ask for.",
+            pattern=_SIZE,
+            maxLength=32,
+            x_validations=[_ENOUGH],
+        ),
     ] = None
 
 

@@ -31,6 +31,11 @@ class Wish:
     path: str
     asked: ExactRequest | SubRequest
 
+    @property
+    def count(self) -> int:
+        """How many devices it takes at least."""
+        return 1 if self.asked.allocation_mode == _ALL else self.asked.count or 1
+
 
 def wishes(spec: ClaimSpec) -> Iterator[list[Wish]]:
     """Give each request as its alternatives; one that is `exactly` one kind has one."""
@@ -87,10 +92,9 @@ def _impossible(
 
 
 def _too_many(wish: Wish, where: str, gpu_class: GPUClass, reach: Reach) -> list[InvalidError]:
-    count = 1 if wish.asked.allocation_mode == _ALL else wish.asked.count or 1
-    if reach.devices is None or count <= reach.devices:
+    if reach.devices is None or wish.count <= reach.devices:
         return []
-    return [too_many(f"{where}.count", count, gpu_class, reach)]
+    return [too_many(f"{where}.count", wish.count, gpu_class, reach)]
 
 
 def too_many(field: str, count: int, gpu_class: GPUClass, reach: Reach) -> InvalidError:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from gpudeck.api.core import Container, PodSpec
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
-from gpudeck.controller.admission import claims
+from gpudeck.controller.admission import amounts, claims
 from gpudeck.controller.admission.fleet import Fleet
 from gpudeck.errors import InvalidError
 
@@ -33,9 +33,11 @@ def impossible(pod: PodSpec, classes: Mapping[str, GPUClass], fleet: Fleet) -> l
             reach = fleet.reach(gpu_class.spec)
         except InvalidError:  # Written under another schema: the status of the class says so.
             continue
+        field = f"spec.containers[*].resources.limits[{name}]"
         if reach is not None and reach.devices is not None and count > reach.devices:
-            field = f"spec.containers[*].resources.limits[{name}]"
             found.append(claims.too_many(field, count, gpu_class, reach))
+        elif count > amounts.MOST_DEVICES:
+            found.append(amounts.too_many(field, str(count)))
     return found
 
 

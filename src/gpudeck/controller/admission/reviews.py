@@ -21,7 +21,15 @@ from gpudeck.api.meta import Meta
 from gpudeck.api.resource import ClaimSpec, DeviceClass, ResourceClaim
 from gpudeck.api.resources import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
-from gpudeck.controller.admission import bypassing, claims, pods, registration, rewriting, sizes
+from gpudeck.controller.admission import (
+    amounts,
+    bypassing,
+    claims,
+    pods,
+    registration,
+    rewriting,
+    sizes,
+)
 from gpudeck.controller.admission.fleet import Fleet
 from gpudeck.controller.admission.naming import Names
 from gpudeck.controller.gpuclass import deviceclass
@@ -133,11 +141,9 @@ class Reviews:
         else:
             template = _decoded(asked, ResourceClaimTemplate).spec
             spec, prefix = template.spec if template else None, "spec.spec"
-        spec = spec or ClaimSpec()
-        return self._verdict(
-            claims.config_problems(spec, prefix),
-            claims.impossible(spec, prefix, self._names().classes, self._fleet),
-        )
+        spec, known = spec or ClaimSpec(), self._names().classes
+        wrong = claims.config_problems(spec, prefix) + amounts.problems(spec, prefix, known)
+        return self._verdict(wrong, claims.impossible(spec, prefix, known, self._fleet))
 
     def _verdict(
         self, wrong: list[errors.InvalidError], impossible: list[errors.InvalidError]

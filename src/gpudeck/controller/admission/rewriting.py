@@ -21,12 +21,11 @@ from gpudeck.api import attributes, labels, resources
 from gpudeck.api.core import Container, PodSpec
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
+from gpudeck.controller.admission.amounts import MOST_DEVICES
 from gpudeck.errors import InvalidError
 
 REQUEST = "gpu"
 """Name of the request in the claims made here."""
-MOST = 32
-"""Devices of one request that the API server takes (resource.k8s.io/v1)."""
 _DIGITS = 10
 _LONGEST_NAME = 253
 
@@ -154,8 +153,9 @@ def _asked(
             problems.append(_problem(field, "is missing", "a limit wherever there is a request"))
             continue
         count = _whole(given)
-        if count is None or count > MOST:
-            problems.append(_problem(field, f"{given} is not valid", f"whole numbers up to {MOST}"))
+        if count is None or count > MOST_DEVICES:
+            allowed = f"whole numbers up to {MOST_DEVICES}"
+            problems.append(_problem(field, f"{given} is not valid", allowed))
         elif name in requests and _whole(requests[name]) != count:
             other = f"differs from the request, {requests[name]}"
             problems.append(_problem(field, f"{given} {other}", "equal amounts"))

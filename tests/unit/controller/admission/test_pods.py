@@ -42,3 +42,17 @@ def test_an_init_container_counts_by_itself_and_a_sidecar_with_the_others() -> N
 
 def test_amounts_that_are_no_number_are_for_the_api_server_to_refuse() -> None:
     assert refused({"containers": [container("lots")]}) == []
+
+
+def test_more_shares_than_one_claim_can_have_are_refused_whatever_cards_there_are() -> None:
+    shared = {NAME: msgspec.convert(gpus.gpu_class("shared", devices=["Share"]), GPUClass)}
+
+    def said(count: int) -> list[str]:
+        pod = msgspec.convert({"containers": [container(count)]}, PodSpec)
+        return [str(each) for each in pods.impossible(pod, shared, FLEET)]
+
+    assert said(32) == []
+    assert said(33) == [
+        f"spec.containers[*].resources.limits[{NAME}]: 33 is not valid; allowed: at most 32 "
+        "devices in one claim"
+    ]
