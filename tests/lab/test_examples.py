@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each folder of examples/ does what its pods announce by `example.gpudeck/cards`."""
+"""Each folder of examples/ with a pod does what its pods announce by `example.gpudeck/cards`.
+
+Those of device plugin mode have none: test_device_plugin has a lab in that mode.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pytest
 import yaml
 from tests.support.lab import ROOT, Lab
 
-FOLDERS = sorted(path.parent for path in (ROOT / "examples").glob("*/README.md"))
+FOLDERS = sorted(path.parent for path in (ROOT / "examples").glob("*/pod.yaml"))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)

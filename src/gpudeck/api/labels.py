@@ -57,6 +57,9 @@ MANAGER_PUBLISHER = MANAGER_DRA_PLUGIN
 last one of the other."""
 MANAGER_DEVICE_PLUGIN = "gpudeck-device-plugin"
 MANAGER_CONTROLLER = "gpudeck-controller"
+MANAGER_NODE_GROUPS = "gpudeck-node-groups"
+"""The controller's too, for DaemonSets, configs and node labels of groups: all fields of this
+manager on a Node are of its group, so that they go when the node leaves it."""
 MANAGER_CLI = "gpudeck-cli"
 MANAGER_FEATURES_WORKER = "gpudeck-features-worker"
 MANAGER_FEATURES_MASTER = "gpudeck-features-master"
@@ -65,6 +68,12 @@ MANAGER_GFD = "gpudeck-gfd"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 SUPPORTED_VENDORS = "gpu-supported-vendors"
 """Name of the ConfigMap that says which PCI vendors are GPUs of interest."""
+
+NODE_WORKLOADS = "gpu-node-workloads"
+"""Name of the ConfigMap with the templates of which each node group gets its DaemonSets."""
+GROUP_MIG_CONFIGS = "nvidia-mig-custom-configs"
+"""Name of the ConfigMap with the MIG configs that node groups describe themselves; its key is
+config.yaml."""
 
 FEATURE_NAMESPACE = "feature.node.kubernetes.io"
 """What names of node features get that carry no namespace of their own."""

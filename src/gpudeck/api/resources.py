@@ -31,9 +31,12 @@ class Resource(msgspec.Struct, frozen=True):
 NODE = Resource("", "v1", "Node", "nodes")
 POD = Resource("", "v1", "Pod", "pods", namespaced=True)
 CONFIG_MAP = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
+DAEMON_SET = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
 NAMESPACE = Resource("", "v1", "Namespace", "namespaces")
 LEASE = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
 EVENT = Resource("", "v1", "Event", "events", namespaced=True)
+NODE_GROUP = Resource("deckhouse.io", "v1", "NodeGroup", "nodegroups")
+"""Of Deckhouse; not every cluster has it."""
 DEVICE_CLASS = Resource("resource.k8s.io", "v1", "DeviceClass", "deviceclasses")
 RESOURCE_CLAIM = Resource(
     "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", namespaced=True

@@ -223,15 +223,24 @@ def shell(name: str, node: str, command: Sequence[str]) -> None:
     "--values", "files", multiple=True, type=click.Path(exists=True, path_type=Path),
     help="A file of chart values; repeatable.",
 )  # fmt: skip
-def install(name: str, other: Path | None, values: Sequence[str], files: Sequence[Path]) -> None:
-    """Install or upgrade gpudeck by its chart, with DRA on."""
+@click.option(
+    "--namespace", default=installing.NAMESPACE, show_default=True, help="Where to install it."
+)
+def install(
+    name: str,
+    other: Path | None,
+    values: Sequence[str],
+    files: Sequence[Path],
+    namespace: str,
+) -> None:
+    """Install or upgrade gpudeck by its chart, with DRA on unless a value says otherwise."""
 
     progress = Progress(installing.STEPS)
     if other is not None:
         progress.expect(1)
         with progress.step("Programs of Kubernetes"):
             binaries = toolchain.ensure(progress.detail)
-        target = installing.Target(other, binaries)
+        target = installing.Target(other, binaries, namespace)
         workloads = installing.install(target, progress, values=values, files=files)
     else:
         _need_root()
@@ -239,13 +248,13 @@ def install(name: str, other: Path | None, values: Sequence[str], files: Sequenc
             progress.expect(supplies.STEPS)
             found = supplies.gather(progress)
             changed.serve_images(found.images.layout)
-            target = installing.Target(changed.folder.kubeconfig, found.binaries)
+            target = installing.Target(changed.folder.kubeconfig, found.binaries, namespace)
             workloads = installing.install(
                 target,
                 progress,
                 values=(*installing.lab_values(changed.lab, found.images.product), *values),
                 files=files,
-                expected=installing.expected_pods(changed.lab),
+                expected=installing.nodes_by_maker(changed.lab),
             )
     rows = [("WORKLOAD", "READY", "IMAGE")]
     for each in workloads:

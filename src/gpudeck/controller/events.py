@@ -45,6 +45,10 @@ class Events:
         about = _about(resources.GPU_CLASS, gpu_class.metadata)
         self._recorder.record(about, reason=reason, message=message, warning=True)
 
+    def refused(self, about: ObjectReference, reason: str, message: str) -> None:
+        """What an object asks for cannot be read; what was made for it before stays."""
+        self._recorder.record(about, reason=reason, message=message, warning=True)
+
 
 def _about(resource: Resource, meta: ObjectMeta) -> ObjectReference:
     return ObjectReference(

@@ -12,7 +12,7 @@ import sys
 
 from gpudeck.api import conditions, labels
 from gpudeck.api.core import Pod, PodSpec
-from gpudeck.api.meta import Condition, ObjectMeta
+from gpudeck.api.meta import Condition, Meta, ObjectMeta
 from gpudeck.api.resource import (
     AllocatedDevice,
     AllocatedDevices,
@@ -30,6 +30,8 @@ from gpudeck.api.v1alpha1.physicalgpu import (
     PhysicalGPUStatus,
 )
 from gpudeck.controller import models
+
+_OURS = f"{labels.GROUP}/"
 
 
 def gpu(found: PhysicalGPU) -> PhysicalGPU:
@@ -121,6 +123,28 @@ def _condition(found: Condition) -> Condition:
 
 def _interned(text: str | None) -> str | None:
     return None if text is None else sys.intern(text)
+
+
+def node(found: Meta) -> Meta | None:
+    """Return a Node's labels, and what else gpudeck says on it, if it has to do with cards."""
+    meta = found.metadata
+    known = {name: text for name, text in (meta.annotations or {}).items() if _is_ours(name)}
+    if not known and not any(map(_is_ours, meta.labels or ())):
+        return None
+    return Meta(
+        metadata=ObjectMeta(
+            name=meta.name,
+            uid=meta.uid,
+            labels={sys.intern(name): sys.intern(text) for name, text in meta.labels.items()}
+            if meta.labels
+            else None,
+            annotations=known or None,
+        )
+    )
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(_OURS)
 
 
 def adapter_pod(found: Pod) -> Pod | None:

@@ -39,4 +39,8 @@ class Settings(KubeSettings):
         "How the cards of a Node without the label gpu.deckhouse.io/mode are handed out: "
         "dra or device-plugin.",
     )
+    node_workloads: str = setting(
+        "",
+        "ConfigMap with the templates of the DaemonSets of node groups; empty leaves nodes alone.",
+    )
     workers: int = setting(8, "PhysicalGPUs that are written at the same time.")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import compileall
 import dataclasses
+import json
 import os
 import py_compile
 import shutil
@@ -104,7 +105,9 @@ def ensure(report: Report, *, programs: Path, native: Path) -> Images:
                 {"Entrypoint": ["/usr/bin/gpudeck"], "User": str(USER), "Env": [path]},
             ),
             oci.Image(
-                f"{REGISTRY}/gpu-burn:latest", (base, burn), {"Cmd": ["gpu-burn"], "Env": [path]}
+                f"{REGISTRY}/gpu-burn:latest",
+                (base, burn),
+                {"Entrypoint": ["gpu-burn"], "Env": [path]},
             ),
             oci.Image(
                 f"{REGISTRY}/pause:3.10",
@@ -119,6 +122,7 @@ def _assemble(images: tuple[oci.Image, ...], report: Report) -> Images:
     key = places.digest(
         [],
         *(layer.digest for image in images for layer in image.layers),
+        *(json.dumps(image.settings, sort_keys=True) for image in images),
         _RECIPE,
         relative_to=Path("/"),
     )

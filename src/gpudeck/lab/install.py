@@ -9,6 +9,7 @@ applied first because Helm never changes one that exists.
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from gpudeck.lab.state import Lab
 RELEASE = "gpudeck"
 NAMESPACE = "gpudeck-system"
 ADAPTERS = {"nvidia": "nvidia-adapter"}
+PLUGINS = {"nvidia": "nvidia-device-plugin-default"}
+"""The same in device plugin mode."""
 ROLLOUT_SECONDS = 180.0
 STEPS = 3
 _POLL_SECONDS = 0.5
@@ -30,7 +33,8 @@ _POLL_SECONDS = 0.5
 class Target:
     """A cluster to install into, and the programs that speak to it."""
 
-    def __init__(self, kubeconfig: Path, binaries: Path) -> None:
+    def __init__(self, kubeconfig: Path, binaries: Path, namespace: str = NAMESPACE) -> None:
+        self.namespace = namespace
         self._environment = processes.environment(
             {"PATH": f"{binaries}:{processes.NODE_PATH}", "KUBECONFIG": str(kubeconfig)}
         )
@@ -41,7 +45,7 @@ class Target:
 
     def list(self, kinds: str, selector: str = "") -> list[dict[str, Any]]:
         """List objects of the release's namespace."""
-        words = ["kubectl", "--namespace", NAMESPACE, "get", kinds, "--output=json"]
+        words = ["kubectl", "--namespace", self.namespace, "get", kinds, "--output=json"]
         if selector:
             words.append(f"--selector={selector}")
         items: list[dict[str, Any]] = json.loads(self.run(*words))["items"]
@@ -69,8 +73,9 @@ def install(
 ) -> list[dict[str, Any]]:
     """Install or upgrade the chart and wait until it runs; return its workloads.
 
-    `values` are Helm's --set words, the last one wins; `expected` is the number of pods
-    that a DaemonSet must reach before the wait is over.
+    `values` are Helm's --set words and `files` of values, the last one wins, words over files;
+    `expected` is the number of nodes of each maker whose cards must be offered before the
+    wait is over.
     """
     chart = places.repository() / "charts" / "gpudeck"
     with progress.step("Custom resource definitions"):
@@ -79,33 +84,47 @@ def install(
         )
     with progress.step("Helm release gpudeck"):
         _namespace(target)
-        options = [f"--set={value}" for value in ("dra.enabled=true", *values)]
-        options += [f"--values={file}" for file in files]
-        target.run(
-            "helm", "upgrade", RELEASE, str(chart), "--install", "--skip-crds",
-            f"--namespace={NAMESPACE}", *options,
-        )  # fmt: skip
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as ours:
+            ours.write("dra: {enabled: true}\n")
+            ours.flush()
+            options = [f"--values={file}" for file in (ours.name, *files)]
+            options += [f"--set={value}" for value in values]
+            target.run(
+                "helm", "upgrade", RELEASE, str(chart), "--install", "--skip-crds",
+                f"--namespace={target.namespace}", *options,
+            )  # fmt: skip
+        names = ADAPTERS if _dra_is_enabled(target) else PLUGINS
     with progress.step("Pods of gpudeck ready"):
-        return _await(target, progress, expected or {})
+        wanted = {names[maker]: count for maker, count in (expected or {}).items()}
+        return _await(target, progress, wanted)
+
+
+def _dra_is_enabled(target: Target) -> bool:
+    text = target.run(
+        "helm",
+        "get",
+        "values",
+        RELEASE,
+        "--all",
+        "--output=json",
+        f"--namespace={target.namespace}",
+    )
+    return bool(json.loads(text)["dra"]["enabled"])
 
 
 def _namespace(target: Target) -> None:
     """Make the namespace if need be, with the label that Pod Security wants for the adapter."""
-    found = ("kubectl", "get", "namespace", NAMESPACE, "--ignore-not-found", "--output=name")
+    found = ("kubectl", "get", "namespace", target.namespace, "--ignore-not-found", "--output=name")
     if not target.run(*found).strip():
-        target.run("kubectl", "create", "namespace", NAMESPACE)
+        target.run("kubectl", "create", "namespace", target.namespace)
         label = "pod-security.kubernetes.io/enforce=privileged"
-        target.run("kubectl", "label", "namespace", NAMESPACE, label)
+        target.run("kubectl", "label", "namespace", target.namespace, label)
 
 
-def expected_pods(lab: Lab) -> dict[str, int]:
-    """How many pods of each adapter a lab's machines call for."""
-    found: dict[str, int] = {}
-    for node in lab.workers():
-        name = ADAPTERS.get(hardware.describe(node).maker)
-        if name:
-            found[name] = found.get(name, 0) + 1
-    return found
+def nodes_by_maker(lab: Lab) -> dict[str, int]:
+    """How many nodes of a lab have cards of each maker that gpudeck hands out."""
+    makers = [hardware.describe(node).maker for node in lab.workers()]
+    return {maker: makers.count(maker) for maker in ADAPTERS if maker in makers}
 
 
 def _await(target: Target, progress: Progress, expected: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -135,7 +154,7 @@ def _last_words(target: Target, pods: Sequence[Mapping[str, Any]]) -> list[str]:
             if container.get("lastState", {}).get("terminated"):
                 name = f"{pod['metadata']['name']}/{container['name']}"
                 text = target.run(
-                    "kubectl", "--namespace", NAMESPACE, "logs", "--previous", "--tail=1",
+                    "kubectl", "--namespace", target.namespace, "logs", "--previous", "--tail=1",
                     pod["metadata"]["name"], "--container", container["name"],
                 )  # fmt: skip
                 said.append(f"{name} ended with: {text.strip()}")
@@ -144,7 +163,8 @@ def _last_words(target: Target, pods: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def unready(workloads: Sequence[Mapping[str, Any]], expected: Mapping[str, int]) -> list[str]:
     """Say for each workload that is not rolled out how far it is: `name 1/2`."""
-    said = []
+    there = {workload["metadata"]["name"] for workload in workloads}
+    said = [f"{name} 0/{wanted}" for name, wanted in expected.items() if name not in there]
     for workload in workloads:
         name = workload["metadata"]["name"]
         ready, wanted, current = counts(workload)

@@ -55,7 +55,12 @@ def test_machines_call_for_adapters_of_their_maker() -> None:
             {"a": "h100-x8", "b": "t4-x4", "c": "metax-c500-x8"}.items(), 2
         )
     }
-    assert install.expected_pods(Lab(name="lab", nodes=nodes)) == {"nvidia-adapter": 2}
+    assert install.nodes_by_maker(Lab(name="lab", nodes=nodes)) == {"nvidia": 2}
+
+
+def test_a_daemon_set_that_the_controller_has_not_made_yet_is_waited_for() -> None:
+    expected = {"nvidia-device-plugin-default": 1}
+    assert install.unready([], expected) == ["nvidia-device-plugin-default 0/1"]
 
 
 def test_the_lab_names_its_image_and_its_host_root() -> None:

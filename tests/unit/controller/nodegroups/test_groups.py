@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which group serves a node, and which labels it gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudeck.api.v1alpha1.gpuclass import LabelSelector, SelectorRequirement
+from gpudeck.controller.nodegroups import groups
+from gpudeck.controller.nodegroups.groups import Group, Selected, Sharing, Use, World
+
+VENDOR, GROUP, MODE = "gpu.deckhouse.io/vendor", "node.deckhouse.io/group", "pool"
+CARDS = {VENDOR: "nvidia"}
+MIG = Group(name="m", key="m", use=Use(sharing=Sharing.MIG, mig_config="all-1g.5gb"))
+SLICED = Group(name="s", key="s", use=Use(sharing=Sharing.TIME_SLICING))
+WORLD = World(
+    node_groups={"m": MIG, "broken": None},
+    selected=(
+        Selected("s", LabelSelector(match_labels={MODE: "s"}), SLICED),
+        Selected("x", LabelSelector(match_labels={MODE: "x"}), None),
+    ),
+)
+
+
+def of(**known: str) -> groups.Membership:
+    return groups.of_node(
+        {**CARDS, **{GROUP if k == "group" else k: v for k, v in known.items()}}, WORLD
+    )
+
+
+def test_a_node_without_cards_is_in_no_group() -> None:
+    assert groups.of_node({GROUP: "m"}, WORLD).group is None
+
+
+def test_the_node_group_comes_first_then_the_selectors_then_the_default() -> None:
+    assert of(group="m", pool="s").group is MIG
+    assert of(group="worker", pool="s").group is SLICED
+    assert of(group="worker").group is groups.DEFAULT_GROUP
+    assert of().group is groups.DEFAULT_GROUP
+
+
+def test_a_node_of_a_group_that_cannot_be_read_is_left_as_it_is() -> None:
+    assert of(group="broken", pool="s").is_unreadable
+    assert of(pool="x").is_unreadable
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "fits"),
+    [
+        ("In", ["a", "b"], True),
+        ("In", ["b"], False),
+        ("NotIn", ["b"], True),
+        ("NotIn", ["a"], False),
+        ("Exists", None, True),
+        ("DoesNotExist", None, False),
+    ],
+)
+def test_a_selector_selects_as_in_kubernetes(
+    operator: str, values: list[str] | None, fits: bool
+) -> None:
+    wanted = SelectorRequirement(key="k", operator=operator, values=values)
+    assert groups.fits(LabelSelector(match_expressions=[wanted]), {"k": "a"}) is fits
+
+
+def test_a_label_that_is_absent_is_in_no_list() -> None:
+    wanted = SelectorRequirement(key="k", operator="NotIn", values=["a"])
+    assert groups.fits(LabelSelector(match_expressions=[wanted]), {})
+
+
+def test_a_group_labels_its_nodes() -> None:
+    assert groups.wanted_labels(MIG, CARDS) == {
+        "gpu.deckhouse.io/node-group": "m",
+        "node.deckhouse.io/gpu": "",
+        "node.deckhouse.io/device-gpu.config": "MIG",
+        "nvidia.com/mig.config": "all-1g.5gb",
+    }
+    assert groups.wanted_labels(groups.DEFAULT_GROUP, CARDS) == {
+        "gpu.deckhouse.io/node-group": "default"
+    }
+    assert groups.wanted_labels(None, CARDS) == {}
+
+
+def test_mig_is_ended_in_a_group_without_it_and_the_administrators_in_the_default_one() -> None:
+    partitioned = {**CARDS, "nvidia.com/mig.config": "all-1g.5gb"}
+    wanted = groups.wanted_labels(SLICED, partitioned)
+    assert wanted["nvidia.com/mig.config"] == "all-disabled"
+    assert "nvidia.com/mig.config" not in groups.wanted_labels(groups.DEFAULT_GROUP, partitioned)
+
+
+def test_every_move_between_groups_is_seen_in_the_labels() -> None:
+    worlds = [None, groups.DEFAULT_GROUP, MIG, SLICED]
+    for before in worlds:
+        for after in worlds:
+            node = {**CARDS, **groups.wanted_labels(before, CARDS)}
+            wanted = groups.wanted_labels(after, node)
+            assert groups.is_labelled(node, wanted) is (before is after)
+
+
+def test_labels_of_cards_stay_through_a_pause_and_go_when_discovery_is_off() -> None:
+    label = "nvidia.com/gpu.deploy.gpu-feature-discovery"
+    assert groups.is_discovered({label: "paused-for-mig-change"}, MIG)
+    assert not groups.is_discovered({label: "false"}, MIG)
+    assert not groups.is_discovered({}, None)
