@@ -158,10 +158,14 @@ def test_names_that_programs_know_are_those_of_the_code() -> None:
             assert paths["plugin"].endswith(f"/plugins/{attributes.DOMAIN}")
 
 
-def test_without_dra_nothing_of_it_is_installed() -> None:
-    names = {each["metadata"]["name"] for each in rendering.golden("default")}
-    assert not [name for name in names if "adapter" in name]
-    assert "GPUClass" not in {each["kind"] for each in rendering.golden("default")}
+def test_both_modes_have_the_same_workloads() -> None:
+    """A node may have the other mode by its label."""
+    found = [
+        {each["metadata"]["name"] for each in rendering.golden(variant) if "spec" in each}
+        for variant in ("default", "dra")
+    ]
+    assert found[0] <= found[1]
+    assert {"nvidia-adapter", "gpu-controller", "gpu-node-agent"} <= found[0]
 
 
 def test_the_host_is_read_below_its_root() -> None:

@@ -17,12 +17,10 @@ from typing import Any
 from gpudeck import errors, logs
 from gpudeck.api import conditions, labels
 from gpudeck.api.core import Pod
-from gpudeck.api.meta import Meta
 from gpudeck.api.resource import DeviceClass, ResourceClaim
 from gpudeck.api.resources import (
     DEVICE_CLASS,
     GPU_CLASS,
-    NODE,
     PHYSICAL_GPU,
     POD,
     RESOURCE_CLAIM,
@@ -130,16 +128,7 @@ class Controller:
         self._pods_queue = Queue("disruption")
         self._modes = mode_reconciler.Modes(client, settings.default_mode)
         self._webhooks = webhooks.Webhooks(client, settings, self._classes, self._device_classes)
-        self._nodes = Cache(client, NODE, Meta, keep=keeping.node)
-        self._node_groups: NodeGroups | None = None
-        if settings.node_workloads:
-            self._node_groups = NodeGroups(
-                client,
-                self._nodes,
-                report,
-                namespace=settings.namespace or client.namespace,
-                templates=settings.node_workloads,
-            )
+        self._node_groups = NodeGroups(client, settings, report)
         self._elector = Elector(
             client,
             name="gpu-controller",
@@ -153,8 +142,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             for cache in self._caches():
                 group.create_task(cache.run())
-            if self._node_groups is not None:
-                group.create_task(self._node_groups.run(), name="nodegroups")
+            group.create_task(self._node_groups.run(), name="nodegroups")
             group.create_task(self._recorder.run(), name="events")
             group.create_task(self._health(), name="health")
             group.create_task(self._metrics(), name="metrics")
@@ -163,9 +151,7 @@ class Controller:
 
     def _caches(self) -> tuple[Cache[Any], ...]:
         own = (self._pods, self._gpus, self._claims, self._classes, self._device_classes)
-        if self._node_groups is None:
-            return (*own, self._modes.cache)
-        return (*own, self._modes.cache, self._nodes)
+        return (*own, self._modes.cache)
 
     async def _health(self) -> None:
         await serving.health(self._settings.health_port, lambda: "")
@@ -208,8 +194,7 @@ class Controller:
             group.create_task(told, name="disruption")
             group.create_task(self._webhooks.lead(), name="webhooks")
             group.create_task(self._modes.lead(), name="modes")
-            if self._node_groups is not None:
-                group.create_task(self._node_groups.lead(), name="nodegroups")
+            group.create_task(self._node_groups.lead(), name="nodegroups")
 
     async def _reconcile_class(self, name: str) -> float | None:
         if name == _ALL:
@@ -301,8 +286,7 @@ class Controller:
         metrics.waiting.labels("gpuclass").set(len(self._class_queue))
         metrics.waiting.labels("disruption").set(len(self._pods_queue))
         metrics.waiting.labels("modes").set(len(self._modes.queue))
-        if self._node_groups is not None:
-            metrics.waiting.labels("nodegroups").set(len(self._node_groups.queue))
+        metrics.waiting.labels("nodegroups").set(len(self._node_groups.queue))
         for phase, count in self._cards.phases.items():
             if phase:
                 metrics.cards.labels(phase).set(count)

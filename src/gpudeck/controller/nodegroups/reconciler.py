@@ -17,8 +17,9 @@ from gpudeck.api import labels
 from gpudeck.api.core import ConfigMap
 from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference, OwnerReference
 from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, NODE, NODE_GROUP, Resource
-from gpudeck.controller import events, metrics
+from gpudeck.controller import events, keeping, metrics
 from gpudeck.controller.nodegroups import features, groups, reading, served, workloads
+from gpudeck.controller.settings import Settings
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
@@ -34,27 +35,20 @@ _log = logs.get(__name__)
 class NodeGroups:
     """The part of the controller that serves groups of nodes; `run` must run."""
 
-    def __init__(
-        self,
-        client: Client,
-        nodes: Cache[Meta],
-        report: events.Events,
-        *,
-        namespace: str,
-        templates: str,
-    ) -> None:
-        """`templates` is the name of the chart's ConfigMap; `nodes` runs elsewhere."""
+    def __init__(self, client: Client, settings: Settings, report: events.Events) -> None:
         self._client = client
-        self._nodes = nodes
+        self._nodes = Cache(client, NODE, Meta, keep=keeping.node)
         self._report = report
+        namespace = settings.namespace or client.namespace
         self._namespace = namespace
+        self._is_wanted = bool(settings.node_workloads)
         self._features = features.Features(client, namespace)
         self._templates = Cache(
             client,
             CONFIG_MAP,
             ConfigMap,
             namespace=namespace,
-            field_selector=f"metadata.name={templates}",
+            field_selector=f"metadata.name={settings.node_workloads}",
             keep=_template,
         )
         self._made = {
@@ -70,16 +64,20 @@ class NodeGroups:
         }
         self._served = served.NodeGroups(client, self._groups_changed)
         self._world = groups.World()
+        self._read_epoch = 0
         self._told: Mapping[str, errors.InvalidError] = {}
         self.queue = Queue("nodegroups")
-        nodes.subscribe(self._node_changed)
+        self._nodes.subscribe(self._node_changed)
         self._templates.subscribe(self._template_changed)
         for cache in self._made.values():
             cache.subscribe(self._made_changed)
 
     async def run(self) -> None:
-        """Follow what there is, for ever."""
+        """Follow what there is, for ever; nothing where no templates are named."""
+        if not self._is_wanted:
+            return
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run(), name="nodes")
             group.create_task(self._templates.run(), name="templates")
             for cache in self._made.values():
                 group.create_task(cache.run())
@@ -87,6 +85,8 @@ class NodeGroups:
 
     async def lead(self) -> None:
         """Reconcile, for ever."""
+        if not self._is_wanted:
+            return
         await self._templates.synced()
         for cache in (self._nodes, *self._made.values()):
             await cache.synced()
@@ -96,7 +96,7 @@ class NodeGroups:
 
     async def reconcile(self, key: str) -> None:
         """Bring a node's labels, or the objects of all groups, about."""
-        if not self._served.is_synced:
+        if not self._served.is_synced or self._read_epoch != self._served.epoch:
             return  # A node would be taken out of a group that is not known yet.
         if key == _WORKLOADS:
             await self._keep_workloads()
@@ -123,6 +123,7 @@ class NodeGroups:
             return
         found = next(iter(self._templates.objects.values()), None)
         text = (found.data or {}).get(reading.VALUES, "") if found is not None else ""
+        self._read_epoch = self._served.epoch
         self._world, problems = reading.world(self._served.objects, text, self._world)
         for name, error in problems.items():
             if self._told.get(name) is None or str(self._told[name]) != str(error):

@@ -40,6 +40,8 @@ class NodeGroups:
         self._objects: Cache[NodeGroup] | None = None
         self._wake = asyncio.Event()
         self._known = asyncio.Event()
+        self.epoch = 0
+        """Counts how often it was found out whether the kind is served."""
 
     @property
     def objects(self) -> Iterable[NodeGroup]:
@@ -65,6 +67,7 @@ class NodeGroups:
                     await self._follow()
                 else:
                     self._known.set()
+                    self.epoch += 1
                     self._changed()
                     await self._wake.wait()
 
@@ -77,6 +80,7 @@ class NodeGroups:
         cache = Cache(self._client, NODE_GROUP, NodeGroup, keep=_trimmed)
         self._objects = cache
         self._known.set()
+        self.epoch += 1
         cache.subscribe(lambda _: self._changed())
         task = asyncio.create_task(cache.run(), name="NodeGroups")
         listed = asyncio.create_task(self._tell_once_listed(cache))

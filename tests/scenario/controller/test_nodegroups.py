@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of nodes against an API server in memory, with the chart's own templates."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import yaml
+from tests.chart import rendering
+from tests.scenario.controller.test_controller import controller
+from tests.support.apiserver import ApiServer
+
+from gpudeck.api import labels
+from gpudeck.api.meta import Meta
+from gpudeck.api.resources import (
+    CONFIG_MAP,
+    CUSTOM_RESOURCE_DEFINITION,
+    DAEMON_SET,
+    EVENT,
+    NODE,
+    NODE_FEATURE,
+    NODE_GROUP,
+)
+from gpudeck.controller.nodegroups import reconciler
+
+pytestmark = pytest.mark.asyncio
+
+SYSTEM = "gpudeck-system"
+DEFINITION = {"metadata": {"name": "nodegroups.deckhouse.io"}}
+GROUP, CONFIG, MIG = (
+    "node.deckhouse.io/group",
+    "node.deckhouse.io/device-gpu.config",
+    "nvidia.com/mig.config",
+)
+
+
+def template(groups: Any = (), **meta: Any) -> dict[str, Any]:
+    (found,) = [
+        each
+        for each in rendering.golden("default")
+        if each["metadata"]["name"] == labels.NODE_WORKLOADS
+    ]
+    data = {**found["data"], "groups.yaml": yaml.safe_dump(list(groups))}
+    return {**found, "metadata": {**found["metadata"], **meta}, "data": data}
+
+
+def node(name: str = "node-0", **known: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {labels.VENDOR: "nvidia", **known}}}
+
+
+def group(gpu: Any, name: str = "gpus") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"nodeType": "Static", "gpu": gpu}}
+
+
+@contextlib.asynccontextmanager
+async def world(*, groups: Any = (), deckhouse: bool = True) -> AsyncIterator[ApiServer]:
+    """A server with the chart's templates, and with Deckhouse's kind if wanted."""
+    async with ApiServer() as server:
+        if deckhouse:
+            server.put(CUSTOM_RESOURCE_DEFINITION, DEFINITION)
+        else:
+            server.served.discard((NODE_GROUP.group, NODE_GROUP.plural))
+        server.put(CONFIG_MAP, template(groups))
+        yield server
+
+
+def leader(server: ApiServer) -> Any:
+    return controller(server, attended=False, node_workloads=labels.NODE_WORKLOADS)
+
+
+def known(server: ApiServer, name: str = "node-0") -> dict[str, str]:
+    found: dict[str, str] = server.objects(NODE)[name]["metadata"].get("labels", {})
+    return {key: value for key, value in found.items() if key != labels.ACTIVE_MODE}
+
+
+def names(server: ApiServer, kind: Any = DAEMON_SET) -> set[str]:
+    return {key.partition("/")[2] for key in server.objects(kind)}
+
+
+async def test_gpu_nodes_of_no_group_are_served_by_the_default_one() -> None:
+    async with world(deckhouse=False) as server:
+        server.put(NODE, node())
+        server.put(NODE, {"metadata": {"name": "plain", "labels": {"a": "b"}}})
+        async with leader(server):
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
+            await server.until(
+                lambda: (
+                    names(server)
+                    == {"nvidia-device-plugin-default", "gpu-feature-discovery-default"}
+                )
+            )
+        assert known(server, "plain") == {"a": "b"}
+        made = server.objects(DAEMON_SET)[f"{SYSTEM}/nvidia-device-plugin-default"]
+        owner = server.objects(CONFIG_MAP)[f"{SYSTEM}/{labels.NODE_WORKLOADS}"]["metadata"]
+        assert made["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]
+
+
+async def test_a_node_group_that_comes_later_gets_its_nodes_and_gives_them_back() -> None:
+    async with world(deckhouse=False) as server:
+        server.put(NODE, node(**{GROUP: "gpus"}))
+        async with leader(server):
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
+            server.put(NODE_GROUP, group({"sharing": "TimeSlicing"}))
+            server.put(CUSTOM_RESOURCE_DEFINITION, DEFINITION)
+            await server.until(lambda: known(server).get(CONFIG) == "TimeSlicing")
+            assert known(server)[labels.NODE_GROUP] == "gpus"
+            await server.until(lambda: "nvidia-device-plugin-gpus" in names(server))
+            await server.until(lambda: "nvidia-device-plugin-gpus" in names(server, CONFIG_MAP))
+            server.remove(CUSTOM_RESOURCE_DEFINITION, "nodegroups.deckhouse.io")
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
+            assert CONFIG not in known(server)
+            await server.until(lambda: "nvidia-device-plugin-gpus" not in names(server))
+            await server.until(lambda: "nvidia-device-plugin-gpus" not in names(server, CONFIG_MAP))
+
+
+async def test_a_node_that_leaves_its_group_loses_the_group_s_labels_and_no_others() -> None:
+    async with world() as server:
+        server.put(NODE_GROUP, group({"sharing": "MIG", "mig": {"partedConfig": "all-2g.10gb"}}))
+        server.put(NODE, node(**{GROUP: "gpus", "mine": "x", "nvidia.com/gpu.count": "4"}))
+        async with leader(server):
+            await server.until(lambda: known(server).get(MIG) == "all-2g.10gb")
+            server.put(NODE_GROUP, group({"sharing": "Exclusive"}))
+            await server.until(lambda: known(server).get(MIG) == "all-disabled")
+            assert known(server)[CONFIG] == "Exclusive"
+            moved = {"metadata": {"labels": {GROUP: "other"}}}
+            async with server.client() as client:
+                await client.merge_patch(NODE, "node-0", moved, Meta, manager="node-manager")
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
+        assert known(server) == {
+            labels.VENDOR: "nvidia",
+            labels.NODE_GROUP: "default",
+            GROUP: "other",
+            "mine": "x",
+            "nvidia.com/gpu.count": "4",
+        }
+
+
+async def test_a_wrong_group_is_said_and_takes_no_other_down() -> None:
+    async with world() as server:
+        server.put(NODE_GROUP, group({"sharing": "TimeSlicing"}, "right"))
+        server.put(NODE_GROUP, group({"sharing": "MIG", "mig": {"partedConfig": 7}}, "wrong"))
+        server.put(NODE, node("node-0", **{GROUP: "right"}))
+        server.put(NODE, node("node-1", **{GROUP: "wrong"}))
+        async with leader(server):
+            await server.until(lambda: known(server).get(CONFIG) == "TimeSlicing")
+            await server.until(lambda: server.objects(EVENT))
+            (event,) = server.objects(EVENT).values()
+            assert event["reason"] == "NodeGroupInvalid"
+            assert event["involvedObject"]["name"] == "wrong"
+            assert event["message"].startswith("spec.gpu.mig.partedConfig: 7 is not valid")
+            assert labels.NODE_GROUP not in known(server, "node-1")
+            server.put(NODE_GROUP, group({"sharing": "MIG"}, "wrong"))
+            await server.until(lambda: known(server, "node-1").get(MIG) == "all-1g.5gb")
+            server.put(NODE_GROUP, group({"sharing": "No"}, "wrong"))
+            await server.until(lambda: len(server.objects(EVENT)) == 2)
+            assert known(server, "node-1")[MIG] == "all-1g.5gb"
+            await server.until(lambda: "nvidia-device-plugin-wrong" in names(server))
+
+
+async def test_groups_of_the_chart_choose_nodes_by_label() -> None:
+    entry = {
+        "name": "cut",
+        "selector": {"matchLabels": {"pool": "cut"}},
+        "gpu": {
+            "sharing": "MIG",
+            "mig": {
+                "partedConfig": "custom",
+                "customConfigs": [{"index": 0, "slices": [{"profile": "1g.5gb", "count": 7}]}],
+            },
+        },
+    }
+    async with world(groups=[entry], deckhouse=False) as server:
+        server.put(NODE, node(pool="cut"))
+        server.put(NODE, node("node-1"))
+        async with leader(server):
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "cut")
+            await server.until(lambda: known(server, "node-1").get(labels.NODE_GROUP) == "default")
+            await server.until(lambda: labels.GROUP_MIG_CONFIGS in names(server, CONFIG_MAP))
+            content = server.objects(CONFIG_MAP)[f"{SYSTEM}/{labels.GROUP_MIG_CONFIGS}"]["data"]
+            assert known(server)[MIG] in content["config.yaml"]
+            server.put(CONFIG_MAP, template())
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
+            assert MIG not in known(server)
+            await server.until(lambda: labels.GROUP_MIG_CONFIGS not in names(server, CONFIG_MAP))
+
+
+async def test_what_somebody_deletes_or_changes_comes_back() -> None:
+    async with world(deckhouse=False) as server:
+        server.put(NODE, node())
+        async with leader(server):
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
+            await server.until(lambda: "nvidia-device-plugin-default" in names(server))
+            server.remove(DAEMON_SET, f"{SYSTEM}/nvidia-device-plugin-default")
+            await server.until(lambda: "nvidia-device-plugin-default" in names(server))
+            server.put(NODE, node(**{labels.NODE_GROUP: "mine"}))
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
+
+
+async def passed(server: ApiServer, name: str) -> None:
+    """Wait until a node that comes now is labelled: what was asked for before it is done."""
+    server.put(NODE, node(name))
+    await server.until(lambda: known(server, name).get(labels.NODE_GROUP) == "default")
+
+
+async def test_nothing_is_made_again_while_the_release_is_removed() -> None:
+    async with world(deckhouse=False) as server:
+        server.put(NODE, node())
+        async with leader(server):
+            await server.until(lambda: "nvidia-device-plugin-default" in names(server))
+            await server.until(lambda: "gpu-feature-discovery-default" in names(server))
+            server.remove(CONFIG_MAP, f"{SYSTEM}/{labels.NODE_WORKLOADS}")
+            await passed(server, "node-1")
+            server.remove(DAEMON_SET, f"{SYSTEM}/nvidia-device-plugin-default")
+            await passed(server, "node-2")
+        assert names(server) == {"gpu-feature-discovery-default"}
+
+
+async def test_labels_of_cards_go_when_nobody_speaks_for_the_node_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconciler, "LEFT_SECONDS", 0.05)
+    async with world(deckhouse=False) as server:
+        for name in ("node-0", "node-1", "gone"):
+            server.put(NODE_FEATURE, feature(name))
+        server.put(NODE_FEATURE, {**feature("gone"), "metadata": worker("gone")})
+        server.put(NODE, node())
+        server.put(NODE, node("node-1"))
+        async with leader(server):
+            await server.until(
+                lambda: "nvidia-features-for-gone" not in names(server, NODE_FEATURE)
+            )
+            server.put(NODE, {"metadata": {"name": "node-1", "labels": {"a": "b"}}})
+            await server.until(
+                lambda: names(server, NODE_FEATURE) == {"nvidia-features-for-node-0", "gone"}
+            )
+
+
+def worker(name: str) -> dict[str, Any]:
+    return {"name": name, "namespace": SYSTEM, "labels": {labels.FEATURES_NODE: name}}
+
+
+def feature(name: str) -> dict[str, Any]:
+    return {"metadata": {**worker(name), "name": f"nvidia-features-for-{name}"}, "spec": {}}
+
+
+async def test_a_quiet_world_is_not_written_to() -> None:
+    async with world() as server:
+        server.put(NODE_GROUP, group({"sharing": "TimeSlicing"}))
+        server.put(NODE, node(**{GROUP: "gpus"}))
+        async with leader(server):
+            await server.until(lambda: known(server).get(CONFIG) == "TimeSlicing")
+            await server.until(lambda: "gpu-feature-discovery-gpus" in names(server))
+        before = {
+            key: each["metadata"]["resourceVersion"]
+            for kind in (NODE, DAEMON_SET, CONFIG_MAP)
+            for key, each in server.objects(kind).items()
+        }
+        server.put(NODE, node("late"))
+        async with leader(server):
+            await server.until(lambda: known(server, "late").get(labels.NODE_GROUP) == "default")
+        after = {
+            key: each["metadata"]["resourceVersion"]
+            for kind in (NODE, DAEMON_SET, CONFIG_MAP)
+            for key, each in server.objects(kind).items()
+            if key != "late"
+        }
+        assert after == before
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+async def test_a_leader_that_fails_at_any_write_goes_on_from_there(count: int) -> None:
+    async with world() as server:
+        server.put(NODE_GROUP, group({"sharing": "MIG"}))
+        server.put(NODE, node(**{GROUP: "gpus"}))
+        server.fail(count, status=503, method="PATCH")
+        async with leader(server):
+            await server.until(lambda: known(server).get(MIG) == "all-1g.5gb")
+            await server.until(lambda: len(names(server)) == 4)
+            await server.until(lambda: "nvidia-device-plugin-gpus" in names(server, CONFIG_MAP))
