@@ -1,49 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which config holds on this node, followed as the Node's label and the ConfigMap change.
+"""What of the plugin's config and settings decides how devices are handed out.
 
-The last good config is kept on disk, so that a plugin which starts while the API server
-is away offers what it offered before. Nothing is decided from a cache that is not full
-yet: a ConfigMap that was not read is not one that is missing.
+Which config holds is `pluginconfig`'s; here it is followed, from the ConfigMap with the last
+good one kept on disk, or from a file.
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-import msgspec
-
-from gpudeck import errors, logs
-from gpudeck.api.core import ConfigMap
-from gpudeck.api.meta import Meta, ObjectMeta
-from gpudeck.api.resources import CONFIG_MAP, NODE
 from gpudeck.deviceplugin import answering
 from gpudeck.deviceplugin.settings import Settings
-from gpudeck.host import files, root
-from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
-from gpudeck.kube.watching import Change
-from gpudeck.pluginconfig import model, selecting
-
-log = logs.get(__name__)
+from gpudeck.pluginconfig import filing, following, keeping, model, telling
+from gpudeck.pluginconfig import settings as configured
 
 STATE_FILE = "device-plugin.json"
-FILE_NAME = "file"
-"""The config of `--config-file` has this name."""
-
-Word = TypeVar("Word", bound=enum.StrEnum)
-Show = Callable[[selecting.Selected], None]
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """The state file, version 1."""
-
-    version: int
-    name: str
-    text: str
+def check(settings: Settings) -> None:
+    """Raise InvalidError, by its flag, for a setting that cannot be."""
+    configured.check(settings)
+    _strategies(settings.device_list_strategy)
 
 
 def state_file(settings: Settings) -> Path:
@@ -51,166 +33,25 @@ def state_file(settings: Settings) -> Path:
     return settings.data_dir / STATE_FILE
 
 
-def choices(settings: Settings, label: str = "") -> selecting.Choices:
-    """Who wants what. Raises InvalidError for a fallback that there is not."""
-    fallbacks = []
-    for word in settings.config_fallback:
-        if word not in set(selecting.Fallback):
-            allowed = ", ".join(selecting.Fallback)
-            raise errors.InvalidError(
-                f"--config-fallback: {word!r} is not valid; allowed: {allowed}",
-                field="--config-fallback",
-                allowed=allowed,
-            )
-        fallbacks.append(selecting.Fallback(word))
-    return selecting.Choices(
-        label=label,
-        group=settings.group_config,
-        default=settings.default_config,
-        fallbacks=tuple(fallbacks),
-    )
-
-
 class Configuring:
     """Tells `show` the config that holds; `run` must run."""
 
-    def __init__(self, settings: Settings, api: Client | None, show: Show) -> None:
-        self._settings = settings
-        self._show = show
-        self._selected: selecting.Selected | None = None
-        self._saved: Kept | None = None
-        self._nodes: Cache[Meta] | None = None
-        self._maps: Cache[ConfigMap] | None = None
-        if api is None:
+    def __init__(self, settings: Settings, api: Client | None, show: telling.Show) -> None:
+        self._nodes = following.own_node(api, settings.node_name) if api is not None else None
+        self._run: Callable[[], Coroutine[Any, Any, None]]
+        if api is None or self._nodes is None or (settings.config_file and not settings.config_map):
+            self._run = functools.partial(filing.File(settings.config_file).follow, show)
             return
-        self._nodes = Cache(
-            api,
-            NODE,
-            Meta,
-            field_selector=f"metadata.name={settings.node_name}",
-            keep=_trimmed,
-        )
-        if settings.config_map:
-            self._maps = Cache(
-                api,
-                CONFIG_MAP,
-                ConfigMap,
-                namespace=settings.namespace or api.namespace,
-                field_selector=f"metadata.name={settings.config_map}",
-            )
+        state = keeping.State(state_file(settings))
+        found = following.Following(settings, api, show, nodes=self._nodes, state=state)
+        self._run = found.run
 
     async def run(self) -> None:
         """Follow, for ever. Raises InvalidError for a config file that is wrong from the start."""
-        if self._nodes is None:
-            self._from_file()
-            await asyncio.Event().wait()
-            return
-        await self._restore()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._nodes.run(), name="node")
-            if self._maps is not None:
-                group.create_task(self._maps.run(), name="config map")
-            group.create_task(self._follow(), name="config")
-
-    def _from_file(self) -> None:
-        configs = {}
-        if self._settings.config_file:
-            content = files.read(Path(self._settings.config_file))
-            configs = {FILE_NAME: content.decode("utf-8", "replace")}
-        selected = selecting.select(configs, choices(self._settings), None)
-        if selected.problem is not None:
-            raise errors.InvalidError(selected.problem.message, reason=selected.problem.reason)
-        self._use(selected)
-
-    async def _restore(self) -> None:
-        try:
-            content = await asyncio.to_thread(files.read, state_file(self._settings))
-            self._saved = msgspec.json.decode(content, type=Kept)
-        except errors.NotFoundError:
-            return
-        except (errors.GpudeckError, msgspec.DecodeError) as error:
-            log.warning("The last config cannot be read", error=error)
-            return
-        restored = selecting.restore(self._saved.name, self._saved.text)
-        if restored is not None:
-            log.info("Using the config of the last run", config=restored.name)
-            self._use(restored)
-
-    async def _follow(self) -> None:
-        if self._nodes is None:
-            return
-        await self._nodes.synced()
-        if self._maps is not None:
-            await self._maps.synced()
-        wake = asyncio.Event()
-
-        def woken(change: Change[Meta] | Change[ConfigMap]) -> None:
-            wake.set()
-
-        self._nodes.subscribe(woken)
-        if self._maps is not None:
-            self._maps.subscribe(woken)
-        wake.set()
-        while True:
-            await wake.wait()
-            wake.clear()
-            self._select()
-            await asyncio.to_thread(self._save)
-
-    def _select(self) -> None:
-        node = self._nodes.objects.get(self._settings.node_name) if self._nodes else None
-        if node is None:
-            return  # A Node that is not there chooses nothing: what holds stays.
-        label = (node.metadata.labels or {}).get(selecting.LABEL, "")
-        self._use(selecting.select(self._configs(), choices(self._settings, label), self._selected))
-
-    def _configs(self) -> Mapping[str, str]:
-        found = list(self._maps.objects.values()) if self._maps is not None else []
-        return (found[0].data or {}) if found else {}
-
-    def _use(self, selected: selecting.Selected) -> None:
-        if selected == self._selected:
-            return
-        if selected.problem is not None:
-            log.warning(
-                "The config is not used",
-                kept=selected.name,
-                reason=selected.problem.reason,
-                error=selected.problem.message,
-            )
-        else:
-            log.info("Using config", config=selected.name, origin=selected.origin)
-        self._selected = selected
-        self._show(selected)
-
-    def _save(self) -> None:
-        """Keep what holds now. A disk that does not take it costs the next start, not this run."""
-        if self._selected is None:
-            return
-        kept = Kept(version=1, name=self._selected.name, text=self._selected.text)
-        if kept == self._saved:
-            return
-        path = state_file(self._settings)
-        try:
-            root.Root().make_directory(path.parent.as_posix())
-            files.write_atomic(path, msgspec.json.encode(kept), mode=0o600)
-            self._saved = kept
-        except errors.GpudeckError as error:
-            log.warning("The config cannot be kept for the next start", error=error)
-
-
-def _trimmed(node: Meta) -> Meta:
-    """What is used of a Node, so that the kubelet's reports of its state wake nobody."""
-    label = (node.metadata.labels or {}).get(selecting.LABEL)
-    kept = {selecting.LABEL: label} if label is not None else None
-    return Meta(metadata=ObjectMeta(name=node.metadata.name, uid=node.metadata.uid, labels=kept))
-
-
-def check(settings: Settings) -> None:
-    """Raise InvalidError, by its flag, for a setting that cannot be."""
-    choices(settings)
-    completed(model.Config(), settings)
-    _strategies(settings.device_list_strategy)
+            group.create_task(self._run(), name="config")
+            if self._nodes is not None:
+                group.create_task(self._nodes.run(), name="node")
 
 
 def way(flags: model.Flags, imex: model.Imex, settings: Settings) -> answering.Way:
@@ -235,25 +76,8 @@ def way(flags: model.Flags, imex: model.Imex, settings: Settings) -> answering.W
     )
 
 
-def completed(config: model.Config, settings: Settings) -> model.Config:
-    """The config with what it leaves to the settings. Raises InvalidError for a wrong setting."""
-    if config.flags.mig_strategy is not None:
-        return config
-    strategy = _member(settings.mig_strategy, model.MigStrategy, "--mig-strategy")
-    flags = msgspec.structs.replace(config.flags, mig_strategy=strategy)
-    return msgspec.structs.replace(config, flags=flags)
-
-
 def _strategies(words: tuple[str, ...]) -> tuple[model.ListStrategy, ...]:
-    found = tuple(_member(each, model.ListStrategy, "--device-list-strategy") for each in words)
+    found = tuple(
+        configured.member(each, model.ListStrategy, "--device-list-strategy") for each in words
+    )
     return found or (model.ListStrategy.CDI_CRI,)
-
-
-def _member(word: str, words: type[Word], field: str) -> Word:
-    try:
-        return words(word)
-    except ValueError as error:
-        allowed = ", ".join(each.value for each in words)
-        raise errors.InvalidError(
-            f"{field}: {word!r} is not valid; allowed: {allowed}", field=field, allowed=allowed
-        ) from error

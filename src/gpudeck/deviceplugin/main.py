@@ -36,6 +36,7 @@ from gpudeck.kube import serving as pages
 from gpudeck.kube.client import Client
 from gpudeck.kubelet import holding
 from gpudeck.pluginconfig import model, selecting
+from gpudeck.pluginconfig import settings as configured
 from gpudeck.vendors import calling, contract, records, registry, supervisor
 
 log = logs.get(__name__)
@@ -143,7 +144,7 @@ class Process:
         Raises UnavailableError while the kubelet does not tell what pods hold: what is new then
         waits, and what no longer holds has been taken back.
         """
-        config = configuring.completed(selected.config, self._settings)
+        config = configured.completed(selected.config, self._settings)
         way = configuring.way(config.flags, config.imex, self._settings)
         offer = offering.offer(inventory, self._seen, config)
         found = await asyncio.to_thread(self._prepare, offer, way, inventory.driver.version)

@@ -6,30 +6,18 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from gpudeck.settings import NodeSettings, setting
+from gpudeck.pluginconfig.settings import ConfigSettings
+from gpudeck.settings import setting
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(NodeSettings):
+class Settings(ConfigSettings):
     """Without a node name nothing is asked of an API server; the config is then a file, or empty.
 
     What a config says of `mig_strategy` and `device_list_strategy` has precedence over both.
     """
 
     vendor: str = setting("nvidia", "Maker whose cards are offered: nvidia.")
-    namespace: str = setting("", "Namespace of the config map; empty means the pod's own.")
-    config_map: str = setting("", "ConfigMap with the named configs; empty: there is none.")
-    config_file: str = setting("", "File with one config, where there is no ConfigMap.")
-    group_config: str = setting("", "Name of the config that the node's group chose.")
-    default_config: str = setting("", "Name of the config of nodes for which nobody chose one.")
-    config_fallback: tuple[str, ...] = setting(
-        ("named", "empty"),
-        "What holds where nobody chose, in order: named (the config called default), single "
-        "(the only one there is), empty (none).",
-    )
-    mig_strategy: str = setting(
-        "none", "How partitions are named where the config does not say: none, single, mixed."
-    )
     device_list_strategy: tuple[str, ...] = setting(
         ("cdi-cri",),
         "How containers are told of their devices where the config does not say: "

@@ -39,6 +39,8 @@ class Node(msgspec.Struct, frozen=True):
     """Text of the file with the machine's type."""
     virtual: tuple[HostDriver, ...] = ()
     """One for each card that is a virtual GPU."""
+    by_claims: bool = False
+    """Its cards are handed out by claims (DRA), for which partitions are made and removed."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -53,6 +55,8 @@ def plan(node: Node, options: Options) -> Plan:
     labels = _virtual(node.virtual)
     states = [each for each in node.inventory.cards if each.reading is not None]
     cards = [each.reading for each in states if each.reading is not None]
+    if node.by_claims:
+        cards = [partitions.without_claims(card) for card in cards]
     if not cards:
         return Plan(labels)
     labels |= _driver(node.inventory.driver)
@@ -67,11 +71,13 @@ def plan(node: Node, options: Options) -> Plan:
     labels["mps.capable"], warnings = _mps(cards, options.sharing)
     labels |= _cards(cards, options.sharing)
     if options.mig_strategy is not model.MigStrategy.NONE:
+        labels["mig.strategy"] = options.mig_strategy.value
+    if options.mig_strategy is not model.MigStrategy.NONE and not node.by_claims:
         found = partitions.plan(cards, options.mig_strategy, options.sharing)
         if table.GPU + ".count" in found.labels:
             # What was said of whole cards holds no longer, even where nothing takes its place.
             labels = {name: each for name, each in labels.items() if name not in _OF_WHOLE}
-        labels |= {"mig.strategy": options.mig_strategy.value, **found.labels}
+        labels |= found.labels
         warnings += found.warnings
     models = Counter(card.product_name for card in cards)
     if len(models) > 1:

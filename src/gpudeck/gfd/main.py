@@ -12,69 +12,65 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from gpudeck.gfd import configuring, keeping, options, publishing, watching
+from gpudeck.gfd import keeping, options, publishing
 from gpudeck.gfd.settings import Settings
 from gpudeck.host.root import Root
-from gpudeck.pluginconfig import model
+from gpudeck.pluginconfig import filing
+from gpudeck.pluginconfig import settings as configured
 from gpudeck.vendors import calling, contract, registry, supervisor
 
 _SHORTEST_PAUSE_SECONDS = 0.5
 
 Task = Coroutine[Any, Any, object]
-Choose = Callable[[Callable[[options.Options], None]], Task]
-"""Follows the config for ever, and tells of each that holds."""
+Follow = Callable[[keeping.Labels], Task]
+Serve = Callable[[Callable[[], str]], Task]
+"""Serves the probes, whose answer the argument is."""
 
 
 async def run(settings: Settings) -> None:
     """Run until cancelled, or once. Raises GpudeckError for settings that cannot work."""
-    file = configuring.File(settings)
-    chosen = file.read()
-    root = Root(settings.host_root, on_node=settings.host_root_on_node)
-    async with _outside(settings, chosen, file) as (sink, choose, serve):
+    configured.check(settings)
+    file = filing.File("" if settings.config_map else settings.config_file)
+    chosen = options.merged(settings, file.read().config)
+    async with _outside(settings, chosen) as (sink, follow, serve):
         labels = keeping.Labels(settings, sink, chosen)
         cards = _supervisor(settings, labels)
+        followed = [follow(labels)]
+        if not settings.config_map:
+            followed.append(file.follow(labels.choose))
         if chosen.oneshot:
-            await _once(labels, [cards.run(), choose(labels.choose)])
+            await _once(labels, [cards.run(), *followed])
             return
-        looking = watching.watch(
-            root, cards.again, seconds=settings.look_seconds, longest=labels.longest_unread
-        )
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(cards.run(), name="cards")
-                group.create_task(labels.run(), name="labels")
-                group.create_task(choose(labels.choose), name="config")
-                group.create_task(looking, name="looking")
-                group.create_task(serve(), name="serving")
+                for each in (cards.run(), labels.run(), *followed, serve(labels.hanging)):
+                    group.create_task(each)
         finally:
             await sink.close()
 
 
 @contextlib.asynccontextmanager
 async def _outside(
-    settings: Settings, chosen: options.Options, file: configuring.File
-) -> AsyncIterator[tuple[publishing.Sink, Choose, Callable[[], Task]]]:
-    """Where the labels go, where the config comes from, and what serves probes and metrics."""
+    settings: Settings, chosen: options.Options
+) -> AsyncIterator[tuple[publishing.Sink, Follow, Serve]]:
+    """Where the labels go, what of the API server decides them, what serves probes and metrics."""
     root = Root(settings.host_root, on_node=settings.host_root_on_node)
     sink: publishing.Sink = publishing.File(root, chosen.output_file)
-    wants_ports = settings.metrics_port or settings.health_port
+    needs_api = bool(keeping.followed(settings, chosen))
     # The API server's client is a third of the process: a node that needs none does without.
-    if not chosen.use_node_feature_api and not settings.config_map and not wants_ports:
-        yield sink, file.watch, asyncio.Event().wait
+    if not needs_api and not settings.metrics_port and not settings.health_port:
+        yield sink, _nothing, _nothing
         return
     from gpudeck.gfd import serving  # noqa: PLC0415
 
     async with serving.connected(settings) as connected:
         if chosen.use_node_feature_api:
             sink = connected.sink()
+        yield sink, connected.follow if needs_api else _nothing, connected.serve
 
-        def follow(show: Callable[[options.Options], None]) -> Task:
-            def use(config: model.Config) -> None:
-                show(options.merged(settings, config))
 
-            return connected.choose(use)
-
-        yield sink, follow if settings.config_map else file.watch, connected.serve
+async def _nothing(_: object) -> None:
+    """What is done without an API server."""
 
 
 async def _once(labels: keeping.Labels, sources: list[Task]) -> None:
@@ -90,6 +86,11 @@ def _supervisor(settings: Settings, labels: keeping.Labels) -> supervisor.Superv
         host_root=str(settings.host_root), host_root_on_node=settings.host_root_on_node
     )
     program = calling.Program(vendor=settings.vendor, settings=places, log_level=settings.log_level)
-    timing = supervisor.Timing(poll=settings.poll_seconds, shortest_pause=_SHORTEST_PAUSE_SECONDS)
+    timing = supervisor.Timing(
+        poll=settings.poll_seconds,
+        changeable=settings.mig_seconds,
+        shortest_pause=_SHORTEST_PAUSE_SECONDS,
+        traces=settings.look_seconds,
+    )
     vendor = registry.load(settings.vendor).vendor(places)
     return supervisor.Supervisor(vendor, program, labels.take, timing=timing)

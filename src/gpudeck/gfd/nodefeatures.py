@@ -9,39 +9,17 @@ when both are gone it goes. It is not removed when the process ends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import msgspec
 
 from gpudeck.api import labels as known
 from gpudeck.api import names
-from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference, Wire
+from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference
+from gpudeck.api.nodefeatures import Features, NodeFeature, NodeFeatureSpec
 from gpudeck.api.resources import NODE_FEATURE, POD
 from gpudeck.kube.client import Client
 
 _NAME = "nvidia-features-for-"
-
-
-class Features(Wire, omit_defaults=False):
-    """The discovered features; there are none of ours, but the API wants all three."""
-
-    flags: dict[str, Any] = msgspec.field(default_factory=dict)
-    attributes: dict[str, Any] = msgspec.field(default_factory=dict)
-    instances: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class NodeFeatureSpec(Wire, omit_defaults=False):
-    """Features, and labels that are to be set as they are."""
-
-    features: Features = msgspec.field(default_factory=Features)
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class NodeFeature(Wire):
-    """What one source says of a node."""
-
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: NodeFeatureSpec = msgspec.field(default_factory=NodeFeatureSpec)
+_NONE = Features(flags={}, attributes={}, instances={})
+"""There are none of ours, but the CRD of node-feature-discovery itself wants all three."""
 
 
 class Object:
@@ -62,9 +40,11 @@ class Object:
             labels={known.FEATURES_NODE: names.node_label(self._node)},
             owner_references=await self._find_owners(),
         )
-        body = NodeFeature(metadata=metadata, spec=NodeFeatureSpec(labels=dict(labels)))
+        body = NodeFeature(
+            metadata=metadata, spec=NodeFeatureSpec(features=_NONE, labels=dict(labels))
+        )
         stored = await self._api.apply(NODE_FEATURE, body, NodeFeature, manager=known.MANAGER_GFD)
-        await self._remove(set(stored.spec.labels) - set(labels))
+        await self._remove(set(stored.spec.labels or {}) - set(labels))
         return True
 
     async def _remove(self, foreign: set[str]) -> None:

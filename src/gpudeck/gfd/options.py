@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides labels and where they go, besides the cards: flags, then the file, then defaults."""
+"""What decides labels and where they go, besides the cards: settings, then config, then defaults.
+
+But for what the device plugin has as well: the MIG strategy of the config wins, for labels are to
+tell what the plugin offers.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import msgspec
 from gpudeck.gfd import sharing
 from gpudeck.gfd.settings import Settings
 from gpudeck.pluginconfig import model, reading
+from gpudeck.pluginconfig import settings as configured
 from gpudeck.pluginconfig.fields import Field
 
 _WORDS = {"true": True, "1": True, "yes": True, "on": True}
@@ -33,26 +38,24 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def merged(settings: Settings, config: model.Config) -> Options:
-    """Flags and variables win over the file. Raises InvalidError for one that cannot be."""
-    flags, gfd = config.flags, config.flags.gfd
+    """Settle what holds. Raises InvalidError for a setting that cannot be."""
+    flags = configured.completed(config, settings).flags
+    gfd = flags.gfd
     interval = gfd.sleep_interval_seconds or 60.0
     if settings.sleep_interval:
-        interval = reading.duration(Field(settings.sleep_interval, "sleep-interval", {}))
-    strategy = flags.mig_strategy or model.MigStrategy.NONE
-    if settings.mig_strategy:
-        strategy = Field(settings.mig_strategy, "mig-strategy", {}).word(model.MigStrategy)
+        interval = reading.duration(Field(settings.sleep_interval, "--sleep-interval", {}))
     use_api = settings.use_node_feature_api
     fails = settings.fail_on_init_error
     return Options(
-        mig_strategy=strategy,
-        fail_on_init_error=_flag("fail-on-init-error", fails, flags.fail_on_init_error, True),
-        oneshot=_flag("oneshot", settings.oneshot, gfd.oneshot, False),
-        timestamp=not _flag("no-timestamp", settings.no_timestamp, gfd.no_timestamp, False),
+        mig_strategy=flags.mig_strategy or model.MigStrategy.NONE,
+        fail_on_init_error=_flag("--fail-on-init-error", fails, flags.fail_on_init_error, True),
+        oneshot=_flag("--oneshot", settings.oneshot, gfd.oneshot, False),
+        timestamp=not _flag("--no-timestamp", settings.no_timestamp, gfd.no_timestamp, False),
         sleep_seconds=interval,
         output_file=settings.output_file or gfd.output_file or OUTPUT_FILE,
         machine_type_file=settings.machine_type_file or gfd.machine_type_file or MACHINE_TYPE_FILE,
         use_node_feature_api=_flag(
-            "use-node-feature-api", use_api, flags.use_node_feature_api, True
+            "--use-node-feature-api", use_api, flags.use_node_feature_api, True
         ),
         sharing=sharing.of_config(config.sharing),
     )

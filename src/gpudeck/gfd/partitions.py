@@ -41,6 +41,16 @@ def is_enabled(card: contract.CardReading) -> bool:
     return card.mode is contract.PartitioningMode.ENABLED
 
 
+def without_claims(card: contract.CardReading) -> contract.CardReading:
+    """The card as it is whatever claims it serves: no label comes and goes with a pod.
+
+    Where the MIG mode needs a reset it is an administrator's, so that it counts.
+    """
+    modes = contract.PartitioningMode
+    mode = modes.DISABLED if card.dynamic and is_enabled(card) else card.mode
+    return msgspec.structs.replace(card, mode=mode, partitions=())
+
+
 def plan(
     cards: Sequence[contract.CardReading], strategy: model.MigStrategy, shared: sharing.Sharing
 ) -> Found:

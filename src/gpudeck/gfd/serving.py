@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from gpudeck import errors
-from gpudeck.gfd import choosing, metrics, nodefeatures
+from gpudeck.api import labels as names
+from gpudeck.api.meta import Meta
+from gpudeck.gfd import keeping, metrics, nodefeatures
 from gpudeck.gfd.settings import Settings
 from gpudeck.host import certificates
 from gpudeck.kube import reviewing, serving
 from gpudeck.kube.client import Client
+from gpudeck.kube.watching import Change
+from gpudeck.pluginconfig import following
 
 
 class Connected:
@@ -30,15 +34,30 @@ class Connected:
             self._api, settings.node_name, namespace=settings.namespace, pod=settings.pod_name
         )
 
-    async def choose(self, show: choosing.Show) -> None:
-        """Tell `show` the named config that holds on the node, for ever."""
-        _check(self._settings)
-        await choosing.Choosing(self._settings, self._api, show).run()
-
-    async def serve(self) -> None:
-        """Serve probes and metrics, for ever."""
+    async def follow(self, labels: keeping.Labels) -> None:
+        """Tell of the mode of the node, and of the named config that holds on it, for ever."""
+        settings = self._settings
+        _check(settings)
+        nodes = following.own_node(self._api, settings.node_name)
         async with asyncio.TaskGroup() as group:
-            group.create_task(serving.health(self._settings.health_port, lambda: ""), name="health")
+            group.create_task(nodes.run(), name="node")
+            if settings.config_map:
+                found = following.Following(settings, self._api, labels.choose, nodes=nodes)
+                group.create_task(found.run(), name="config")
+            await nodes.synced()
+
+            def changed(_change: Change[Meta] | None = None) -> None:
+                node = nodes.objects.get(settings.node_name)
+                told = node.metadata.labels if node is not None else None
+                labels.switch((told or {}).get(names.ACTIVE_MODE))
+
+            changed()
+            nodes.subscribe(changed)
+
+    async def serve(self, hanging: Callable[[], str]) -> None:
+        """Serve metrics, and probes whose answer is `hanging`, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(serving.health(self._settings.health_port, hanging), name="health")
             group.create_task(
                 serving.metrics(
                     self._settings.metrics_port,

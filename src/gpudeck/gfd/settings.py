@@ -1,38 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the process gfd. Flags and GFD_ variables are gpu-feature-discovery's.
 
-A setting that is empty is taken from the config file, and from `options` where that is silent.
+A setting that is empty is taken from the config, and from `options` where that is silent. The
+MIG strategy is the device plugin's as well, so there the config has precedence (`pluginconfig`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from gpudeck.settings import NodeSettings, setting
+from gpudeck.pluginconfig.settings import ConfigSettings
+from gpudeck.settings import setting
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(NodeSettings):
+class Settings(ConfigSettings):
     """Of one node. The API server is not spoken to where the labels go to a file."""
 
-    config_file: str = setting(
-        "", "Config file (version: v1); empty: none.", also=("GFD_CONFIG_FILE", "CONFIG_FILE")
-    )
-    config_map: str = setting(
-        "", "ConfigMap with named configs, instead of a file; the Node's label chooses one."
-    )
-    group_config: str = setting("", "Name of the config that the node's group chose.")
-    default_config: str = setting(
-        "", "Name of the config of nodes for which nobody chose one.", also=("DEFAULT_CONFIG",)
-    )
-    config_fallback: tuple[str, ...] = setting(
-        ("named", "single", "empty"),
-        "What holds without any choice: the config named default, the single one, an empty one.",
-        also=("FALLBACK_STRATEGIES",),
-    )
-    mig_strategy: str = setting(
-        "", "none, single or mixed.", also=("GFD_MIG_STRATEGY", "MIG_STRATEGY")
-    )
     fail_on_init_error: str = setting(
         "",
         "Whether one pass without a usable driver is an error.",
@@ -56,7 +40,6 @@ class Settings(NodeSettings):
         "Whether the labels go to a NodeFeature; else to the output file.",
         also=("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
     )
-    namespace: str = setting("", "Namespace of NodeFeature and ConfigMap; empty: the pod's own.")
     pod_name: str = setting("", "Name of this pod, for the owners of the NodeFeature; or empty.")
     vendor: str = setting("nvidia", "Maker whose cards are labelled.")
     look_seconds: float = setting(

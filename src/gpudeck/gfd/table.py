@@ -128,6 +128,13 @@ def page(head: list[str]) -> str:
         "none away.",
         "",
         "A change of driver, MIG or config changes the labels within two seconds.",
+        "",
+        "In DRA mode (label `gpu.deckhouse.io/active-mode=dra` of the Node) partitions come and go "
+        "with the pods that claim them, so that they change no label.",
+        "Labels are then those of whole cards, whatever the MIG strategy; the mode of cards that "
+        "need a reset for it still counts, for it is an administrator's.",
+        "While the mode changes, labels stay.",
+        "",
         "Where a config shares only some of the cards, the labels tell of those.",
         "",
         "| label | value | there |",

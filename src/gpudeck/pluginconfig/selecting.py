@@ -12,6 +12,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from gpudeck.errors import InvalidError
 from gpudeck.pluginconfig import model, reading
 
@@ -25,6 +27,7 @@ class Origin(enum.StrEnum):
     GROUP = "node group"
     DEFAULT = "default"
     FALLBACK = "fallback"
+    FILE = "file"
 
 
 class Fallback(enum.StrEnum):
@@ -62,7 +65,7 @@ class Choices(model.Value, frozen=True):
     label: str = ""
     group: str = ""
     default: str = ""
-    fallbacks: tuple[Fallback, ...] = (Fallback.NAMED, Fallback.SINGLE, Fallback.EMPTY)
+    fallbacks: tuple[Fallback, ...] = (Fallback.NAMED, Fallback.EMPTY)
 
 
 NOTHING = Selected(name="", origin=Origin.FALLBACK, text="", config=model.Config())
@@ -94,6 +97,11 @@ def restore(name: str, text: str) -> Selected | None:
     except InvalidError:
         return None
     return Selected(name=name, origin=Origin.FALLBACK, text=text, config=config)
+
+
+def of_file(name: str, text: str) -> Selected:
+    """The only config of a process that reads a file. Raises InvalidError for a wrong one."""
+    return Selected(name=name, origin=Origin.FILE, text=text, config=reading.parse(text))
 
 
 def _wanted(configs: Mapping[str, str], choices: Choices) -> Sequence[tuple[Origin, str]]:
@@ -141,10 +149,4 @@ def _where(origin: Origin) -> str:
 
 
 def _with(selected: Selected, problem: Problem | None) -> Selected:
-    return Selected(
-        name=selected.name,
-        origin=selected.origin,
-        text=selected.text,
-        config=selected.config,
-        problem=problem,
-    )
+    return msgspec.structs.replace(selected, problem=problem)

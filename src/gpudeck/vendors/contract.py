@@ -407,8 +407,9 @@ class Vendor(Protocol):
         """List the maker's cards on the PCI bus, by address. One bad device never hides another."""
 
     def traces(self) -> tuple[str, ...]:
-        """What the node shows of driver and partitions without the library; equal while nothing
-        has changed. Some cheap looks, each second: a difference is only a reason to read anew.
+        """What the node shows of cards, driver and partitions without the library; equal while
+        nothing has changed. Some cheap looks, each second: a difference is only a reason to read
+        anew.
         """
 
     def pending(self, use: Use) -> str:

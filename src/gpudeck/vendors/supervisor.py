@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -30,6 +31,8 @@ class Timing:
     """Seconds. `open`, `read` and `act` are deadlines of one call."""
 
     poll: float = 10.0
+    changeable: float = math.inf
+    """The same while a card has a partitioning mode, which may change without a trace."""
     shortest_pause: float = 1.0
     """Between two passes, however many events come."""
     open: float = 30.0
@@ -44,6 +47,9 @@ class Timing:
     longest_backoff: float = 30.0
     traces: float = 1.0
     """Between two looks at what the node shows without the library."""
+    attentive: float = 10.0
+    """How long each look is followed by a pass after a difference: a change comes in steps, as
+    partitions and then a mode, or a driver and then its cards."""
     bus: float = 10.0
     """How long a look at the PCI bus may take before a pass goes on without it."""
 
@@ -82,6 +88,7 @@ class Supervisor:
         self._not_before = 0.0
         self._opened_for: frozenset[str] = frozenset()
         self._look: asyncio.Task[Sequence[contract.Site]] | None = None
+        self._traced: tuple[str, ...] | None = None
 
     async def run(self) -> None:
         """Make passes until cancelled; then end the library process and the probes."""
@@ -108,22 +115,23 @@ class Supervisor:
             if self._process is not None:
                 await self._process.kill()
 
-    def again(self) -> None:
-        """Make the next pass as soon as the shortest pause allows: something may have changed."""
-        self._wake.set()
-
     async def _follow_traces(self) -> None:
         """Read at once when somebody else has changed partitions or driver, for ever."""
-        before: tuple[str, ...] | None = None
+        attentive_until = 0.0
         while True:
             try:
                 now = await asyncio.to_thread(self._vendor.traces)
             except errors.GpudeckError as error:
                 log.debug("The node does not show its driver", why=error.message)
                 now = ()
-            if before is not None and now != before:
+            if self._acting:
+                self._traced = None  # Ours is read when it is done.
+            else:
+                if self._traced is not None and now != self._traced:
+                    attentive_until = time.monotonic() + self._timing.attentive
+                self._traced = now
+            if time.monotonic() < attentive_until:
                 self._wake.set()
-            before = now
             await asyncio.sleep(self._timing.traces)
 
     async def act(self, address: str, action: contract.Action) -> contract.Partition | None:
@@ -165,6 +173,7 @@ class Supervisor:
             finally:
                 if self._process is process:
                     await self._read(address)
+                self._traced = None
                 if self._published is not None:  # Else the first pass is still to finish.
                     self._publish()
 
@@ -239,8 +248,13 @@ class Supervisor:
         return self._process
 
     async def _rest(self) -> None:
+        readings = [record.reading for record in self._records.values()]
+        modes = {reading.mode for reading in readings if reading is not None}
+        longest = self._timing.poll
+        if modes - {contract.PartitioningMode.NOT_AVAILABLE}:
+            longest = min(longest, self._timing.changeable)
         try:
-            async with asyncio.timeout(self._timing.poll):
+            async with asyncio.timeout(longest):
                 await self._wake.wait()
         except TimeoutError:
             return

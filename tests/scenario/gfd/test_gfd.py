@@ -18,6 +18,7 @@ from tests.contract.vendors import benches
 from tests.support import apiserver
 
 from gpudeck import errors
+from gpudeck.api import labels as names
 from gpudeck.api import resources
 from gpudeck.gfd import main, metrics
 from gpudeck.gfd.settings import Settings
@@ -78,10 +79,15 @@ async def running(settings: Settings) -> AsyncIterator[asyncio.Task[None]]:
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def machine() -> str:
+    return "a100-40gb-x4"
+
+
+@pytest.fixture
+def host(machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     if os.geteuid() != 0:
         pytest.skip("device nodes of the simulated host can be made by root only")
-    return Host(benches.NvidiaBench(tmp_path, monkeypatch, "a100-40gb-x4"), tmp_path)
+    return Host(benches.NvidiaBench(tmp_path, monkeypatch, machine), tmp_path)
 
 
 async def test_mig_devices_that_are_made_and_removed_change_the_labels(host: Host) -> None:
@@ -203,6 +209,49 @@ async def test_the_nodes_label_chooses_the_named_config(host: Host) -> None:
             put_node(server, "")
             put_config_map(server)
             await host.until(lambda labels: labels["gpu.replicas"] == "1")
+
+
+def put_mode(server: apiserver.ApiServer, mode: str) -> None:
+    labels = {names.ACTIVE_MODE: mode} if mode else {}
+    server.put(resources.NODE, {"metadata": {"name": "node-0", "labels": labels}})
+
+
+def passes() -> float:
+    return metrics.registry.get_sample_value("gpudeck_gfd_pass_seconds_count") or 0.0
+
+
+@pytest.mark.parametrize("machine", ["h100-x8"])
+async def test_partitions_made_for_claims_change_no_label(host: Host) -> None:
+    async with apiserver.ApiServer() as server:
+        put_mode(server, "dra")
+        settings = host.settings(
+            use_node_feature_api="true",
+            kubeconfig=server.kubeconfig(),
+            node_name="node-0",
+            namespace="gpu",
+            no_timestamp="true",
+        )
+
+        def labels() -> dict[str, str]:
+            found = server.objects(resources.NODE_FEATURE).get("gpu/nvidia-features-for-node-0")
+            told: dict[str, str] = found["spec"]["labels"] if found is not None else {}
+            return {name.removeprefix("nvidia.com/"): each for name, each in told.items()}
+
+        async with running(settings):
+            await server.until(labels)
+            whole = labels()
+            assert (whole["gpu.count"], whole["mig.strategy"]) == ("8", "mixed")
+            passed, written = passes(), len(server.writes)
+            host.bench.enable_partitions(0)
+            host.bench.partition(0, "19,19,14")
+            await server.until(lambda: passes() > passed)
+            assert labels() == whole
+            assert len(server.writes) == written
+            put_mode(server, "")
+            put_mode(server, "device-plugin")
+            await server.until(lambda: labels().get("mig-1g.10gb.count") == "2")
+            put_mode(server, "dra")
+            await server.until(lambda: labels() == whole)
 
 
 async def test_the_labels_of_a_node_are_a_node_feature(host: Host) -> None:

@@ -7,25 +7,20 @@ from gpudeck.deviceplugin import configuring
 from gpudeck.deviceplugin.settings import Settings
 from gpudeck.errors import InvalidError
 from gpudeck.pluginconfig import model, reading
-from gpudeck.pluginconfig.model import ListStrategy, MigStrategy
+from gpudeck.pluginconfig.model import ListStrategy
 
 
 def test_a_config_has_precedence_over_the_settings() -> None:
-    settings = Settings(mig_strategy="single", device_list_strategy=("envvar",))
-    config = reading.parse(
-        "flags: {migStrategy: mixed, gdsEnabled: true, plugin: {deviceListStrategy: [cdi-cri]}}"
-    )
-    assert configuring.completed(config, settings).flags.mig_strategy is MigStrategy.MIXED
+    settings = Settings(device_list_strategy=("envvar",))
+    config = reading.parse("flags: {gdsEnabled: true, plugin: {deviceListStrategy: [cdi-cri]}}")
     way = configuring.way(config.flags, config.imex, settings)
     assert way.strategies == (ListStrategy.CDI_CRI,)
     assert way.features == ("gds",)
 
 
 def test_the_settings_fill_what_a_config_does_not_say() -> None:
-    settings = Settings(mig_strategy="single", device_list_strategy=("envvar", "cdi-cri"))
-    found = configuring.completed(model.Config(), settings)
-    assert found.flags.mig_strategy is MigStrategy.SINGLE
-    way = configuring.way(found.flags, found.imex, settings)
+    settings = Settings(device_list_strategy=("envvar", "cdi-cri"))
+    way = configuring.way(model.Flags(), model.Imex(), settings)
     assert way.strategies == (ListStrategy.ENVVAR, ListStrategy.CDI_CRI)
 
 

@@ -350,3 +350,31 @@ def test_the_page_of_labels_names_each_entry_once() -> None:
         assert page.count(f"| `{label.name}` |") == 1
     assert table.find("gpu.colour") is None
     assert table.find("mig-1g.5gb.me.engines.copy") is not None
+
+
+MODES = contract.PartitioningMode
+
+
+def claimed(found: list[contract.CardReading], strategy: model.MigStrategy) -> dict[str, str]:
+    told = msgspec.structs.replace(node(found), by_claims=True)
+    return labelling.plan(told, Options(mig_strategy=strategy)).labels
+
+
+@pytest.mark.parametrize("strategy", list(model.MigStrategy))
+def test_partitions_that_claims_make_change_no_label(strategy: model.MigStrategy) -> None:
+    idle = [msgspec.structs.replace(each, dynamic=True) for each in host("h100-x8")]
+    busy = [split(each, "1g.10gb", "3g.40gb") for each in idle]
+    told = claimed(idle, strategy)
+    assert claimed(busy, strategy) == claimed([*busy[:3], *idle[3:]], strategy) == told
+    assert (told["gpu.count"], told["gpu.replicas"]) == ("8", "1")
+    assert told["gpu.product"] == "NVIDIA-H100-80GB-HBM3"
+
+
+def test_a_mig_mode_that_claims_cannot_change_counts_in_dra_mode_too() -> None:
+    cards = host("a100-40gb-x4")
+    enabled = [split(each, "1g.5gb") for each in cards]
+    made = [split(each, "1g.5gb", "2g.10gb") for each in cards]
+    assert claimed(enabled, MIXED) == claimed(made, MIXED)
+    assert claimed(enabled, MIXED)["gpu.replicas"] == "0"
+    assert claimed(cards, MIXED)["gpu.replicas"] == "1"
+    assert not any(name.startswith("mig-") for name in claimed(enabled, MIXED))

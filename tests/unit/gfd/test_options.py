@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags, GFD_ variables and the config file become options; the first win."""
+"""Flags, GFD_ variables and the config become options; the first win, but for the MIG strategy."""
 
 from __future__ import annotations
 
@@ -45,11 +45,18 @@ def test_the_file_is_followed() -> None:
 
 
 def test_variables_win_over_the_file_and_flags_over_variables() -> None:
-    env = {"GFD_SLEEP_INTERVAL": "infinite", "MIG_STRATEGY": "single", "GFD_NO_TIMESTAMP": "false"}
+    env = {"GFD_SLEEP_INTERVAL": "infinite", "GFD_NO_TIMESTAMP": "false"}
     found = merged(env, FILE)
     assert math.isinf(found.sleep_seconds)
-    assert (found.mig_strategy, found.timestamp) == ("single", True)
-    assert merged(env, FILE, mig_strategy="none").mig_strategy == "none"
+    assert found.timestamp
+    assert merged(env, FILE, no_timestamp="true").timestamp is False
+
+
+def test_the_mig_strategy_is_what_the_plugin_offers_by() -> None:
+    env = {"MIG_STRATEGY": "single"}
+    assert merged(env).mig_strategy == "single"
+    assert merged(env, FILE).mig_strategy == "mixed"
+    assert merged(env, FILE, mig_strategy="none").mig_strategy == "mixed"
 
 
 def test_the_programs_own_variable_wins_over_those_it_replaces() -> None:
@@ -61,9 +68,9 @@ def test_the_programs_own_variable_wins_over_those_it_replaces() -> None:
 @pytest.mark.parametrize(
     ("flags", "field"),
     [
-        ({"mig_strategy": "both"}, "mig-strategy"),
-        ({"oneshot": "perhaps"}, "oneshot"),
-        ({"sleep_interval": "60"}, "sleep-interval"),
+        ({"mig_strategy": "both"}, "--mig-strategy"),
+        ({"oneshot": "perhaps"}, "--oneshot"),
+        ({"sleep_interval": "60"}, "--sleep-interval"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(flags: dict[str, str], field: str) -> None:

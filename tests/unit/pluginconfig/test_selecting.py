@@ -26,8 +26,10 @@ def test_the_nearest_choice_holds(choices: Choices, name: str, origin: Origin) -
 
 
 def test_the_only_config_holds_where_nobody_chose() -> None:
-    selected = selecting.select({"slice-4": GOOD % 4}, Choices(), None)
-    assert selected.name == "slice-4"
+    choices = Choices(fallbacks=(Fallback.NAMED, Fallback.SINGLE, Fallback.EMPTY))
+    assert selecting.select({"slice-4": GOOD % 4}, choices, None).name == "slice-4"
+    # A node whose label was taken away is not to be shared by the only config there is.
+    assert selecting.select({"slice-4": GOOD % 4}, Choices(), None).name == ""
 
 
 def test_an_unknown_name_keeps_the_last_good_config_and_names_those_there_are() -> None:

@@ -123,6 +123,20 @@ async def test_a_partition_that_somebody_made_is_seen_before_the_next_period(
         )
 
 
+async def test_a_mode_that_somebody_changed_is_seen_without_a_trace(tmp_path: Path) -> None:
+    timing = supervisor.Timing(poll=600.0, changeable=0.05, shortest_pause=0.01, traces=600.0)
+    bench = machine.Bench(tmp_path)
+    bench.write(machine.partitionable(1))
+    settings = contract.VendorSettings(host_root=str(tmp_path))
+    async with watch.watching("simulated", settings, timing=timing) as watched:
+        await watched.until(lambda: watched.verdicts() == [GOOD])
+        enabled = contract.PartitioningMode.ENABLED
+        bench.change_reading(0, mode=enabled)
+        await watched.until(
+            lambda: (found := watched.card(0).reading) is not None and found.mode is enabled
+        )
+
+
 async def test_a_killed_library_process_is_replaced(tmp_path: Path) -> None:
     async with watching(tmp_path) as watched:
         await watched.until(lambda: watched.verdicts() == [GOOD] * 3)

@@ -70,7 +70,8 @@ class NvidiaVendor:
 
     def traces(self) -> tuple[str, ...]:
         """`Vendor.traces`."""
-        return capabilities.traces(self._root.look())
+        look = self._root.look()
+        return (*capabilities.traces(look), *look.list(pci.DEVICES))
 
     def pending(self, use: contract.Use) -> str:
         """`Vendor.pending`."""

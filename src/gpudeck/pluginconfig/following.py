@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which named config holds on this node, followed as the Node's label and the ConfigMap change.
+
+Used by the device plugin and by GPU feature discovery. Nothing is decided from a cache that is not
+full yet: a ConfigMap that was not read is not one that is missing. With a `State` the last
+good config holds from the start, so that a process which starts while the API server is away
+does what it did before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from gpudeck import logs
+from gpudeck.api.core import ConfigMap
+from gpudeck.api.meta import Meta, ObjectMeta
+from gpudeck.api.resources import CONFIG_MAP, NODE
+from gpudeck.kube.caching import Cache
+from gpudeck.kube.client import Client
+from gpudeck.kube.watching import Change
+from gpudeck.pluginconfig import keeping, selecting, telling
+from gpudeck.pluginconfig.settings import ConfigSettings, choices
+
+log = logs.get(__name__)
+
+
+class Following:
+    """Tells `show` the config that holds; `run` must run, and the cache's too (`own_node`)."""
+
+    def __init__(
+        self,
+        settings: ConfigSettings,
+        api: Client,
+        show: telling.Show,
+        *,
+        nodes: Cache[Meta],
+        state: keeping.State | None = None,
+    ) -> None:
+        choices(settings)
+        self._settings = settings
+        self._told = telling.Telling(show)
+        self._state = state
+        self._nodes = nodes
+        self._maps: Cache[ConfigMap] | None = None
+        if settings.config_map:
+            self._maps = Cache(
+                api,
+                CONFIG_MAP,
+                ConfigMap,
+                namespace=settings.namespace or api.namespace,
+                field_selector=f"metadata.name={settings.config_map}",
+            )
+
+    async def run(self) -> None:
+        """Follow, for ever."""
+        restored = await self._state.restore() if self._state is not None else None
+        if restored is not None:
+            log.info("The config of the last run holds at first", config=restored.name or "none")
+            self._told.use(restored)
+        async with asyncio.TaskGroup() as group:
+            if self._maps is not None:
+                group.create_task(self._maps.run(), name="config map")
+            group.create_task(self._follow(), name="config")
+
+    async def _follow(self) -> None:
+        wake = asyncio.Event()
+
+        def woken(_change: Change[Meta] | Change[ConfigMap]) -> None:
+            wake.set()
+
+        await self._nodes.synced()
+        self._nodes.subscribe(woken)
+        if self._maps is not None:
+            await self._maps.synced()
+            self._maps.subscribe(woken)
+        wake.set()
+        while True:
+            await wake.wait()
+            wake.clear()
+            node = self._nodes.objects.get(self._settings.node_name)
+            if node is None:
+                continue  # A Node that is not there chooses nothing: what holds stays.
+            label = (node.metadata.labels or {}).get(selecting.LABEL, "")
+            wanted = choices(self._settings, label)
+            selected = selecting.select(self._configs(), wanted, self._told.selected)
+            self._told.use(selected)
+            if self._state is not None:
+                await self._state.save(selected)
+
+    def _configs(self) -> Mapping[str, str]:
+        found = self._maps.objects.values() if self._maps is not None else ()
+        return next((each.data or {} for each in found), {})
+
+
+def own_node(api: Client, name: str) -> Cache[Meta]:
+    """The Node of this process with its labels alone, so that reports of its state wake nobody."""
+    return Cache(api, NODE, Meta, field_selector=f"metadata.name={name}", keep=_trimmed)
+
+
+def _trimmed(node: Meta) -> Meta:
+    found = node.metadata
+    return Meta(metadata=ObjectMeta(name=found.name, uid=found.uid, labels=found.labels))
