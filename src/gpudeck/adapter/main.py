@@ -15,16 +15,13 @@ from pathlib import Path
 from gpudeck import errors
 from gpudeck.adapter import containers, server
 from gpudeck.adapter.settings import Settings
-from gpudeck.vendors import calling, contract, registry, supervisor
+from gpudeck.vendors import calling, registry, supervisor
 
 
 async def run(settings: Settings) -> None:
     """Serve until cancelled. Raises what makes serving or watching impossible."""
-    places = contract.VendorSettings(
-        host_root=str(settings.host_root), host_root_on_node=settings.host_root_on_node
-    )
-    program = calling.Program(vendor=settings.vendor, settings=places, log_level=settings.log_level)
-    vendor = registry.load(settings.vendor).vendor(places)
+    program = calling.program(settings)
+    vendor = registry.load(settings.vendor).vendor(program.settings)
     feed = server.Feed()
     timing = supervisor.Timing(poll=settings.poll_seconds, read=settings.call_seconds)
     watched = supervisor.Supervisor(vendor, program, feed.publish, timing=timing)

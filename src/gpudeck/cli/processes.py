@@ -34,6 +34,9 @@ _ARGUMENTS = {"adapter": "vendor", "features": "role"}
 _PLAIN_LOOP = ("adapter", "mps-control", "device-plugin")
 """They start children: uvloop does so by fork(), which gRPC warns about."""
 
+_WITH_LIBRARY = ("adapter", "device-plugin", "gfd")
+"""A child of theirs loads the maker's library: it does so while they import the rest."""
+
 
 def command(name: str, meaning: str) -> click.Command:
     """Build the command of a process. Its main module is imported when it runs."""
@@ -54,6 +57,8 @@ def command(name: str, meaning: str) -> click.Command:
     def start(**flags: str | None) -> None:
         given = settings.load(described, flags)
         logs.configure(given.log_level)
+        if name in _WITH_LIBRARY:
+            _prepare_library(given)
         run: Callable[[Any], Awaitable[None]] = importlib.import_module(
             f"{_PACKAGES[name]}.main"
         ).run
@@ -63,6 +68,11 @@ def command(name: str, meaning: str) -> click.Command:
             raise only_error(group) from group
 
     return click.Command(name, params=parameters, callback=start, help=meaning)
+
+
+def _prepare_library(given: Any) -> None:
+    calling = importlib.import_module("gpudeck.vendors.calling")
+    calling.program(given).prepare()
 
 
 def _metavar(option: settings.Option) -> str:

@@ -53,14 +53,12 @@ class Process:
     def __init__(self, settings: Settings, api: Client | None) -> None:
         self._settings = settings
         self._api = api
-        places = contract.VendorSettings(
-            host_root=str(settings.host_root), host_root_on_node=settings.host_root_on_node
-        )
+        program = calling.program(settings)
         self._root = host.Root(settings.host_root, on_node=settings.host_root_on_node)
-        self._vendor = registry.load(settings.vendor).vendor(places)
+        self._vendor = registry.load(settings.vendor).vendor(program.settings)
         self._supervisor = supervisor.Supervisor(
             self._vendor,
-            calling.Program(vendor=settings.vendor, settings=places, log_level=settings.log_level),
+            program,
             self._read,
             timing=supervisor.Timing(poll=settings.poll_seconds, read=settings.call_seconds),
         )

@@ -17,7 +17,7 @@ from gpudeck.gfd.settings import Settings
 from gpudeck.host.root import Root
 from gpudeck.pluginconfig import filing
 from gpudeck.pluginconfig import settings as configured
-from gpudeck.vendors import calling, contract, registry, supervisor
+from gpudeck.vendors import calling, registry, supervisor
 
 _SHORTEST_PAUSE_SECONDS = 0.5
 
@@ -82,15 +82,12 @@ async def _once(labels: keeping.Labels, sources: list[Task]) -> None:
 
 
 def _supervisor(settings: Settings, labels: keeping.Labels) -> supervisor.Supervisor:
-    places = contract.VendorSettings(
-        host_root=str(settings.host_root), host_root_on_node=settings.host_root_on_node
-    )
-    program = calling.Program(vendor=settings.vendor, settings=places, log_level=settings.log_level)
+    program = calling.program(settings)
     timing = supervisor.Timing(
         poll=settings.poll_seconds,
         changeable=settings.mig_seconds,
         shortest_pause=_SHORTEST_PAUSE_SECONDS,
         traces=settings.look_seconds,
     )
-    vendor = registry.load(settings.vendor).vendor(places)
+    vendor = registry.load(settings.vendor).vendor(program.settings)
     return supervisor.Supervisor(vendor, program, labels.take, timing=timing)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start, await and end child processes. No other package of the product starts any.
 
+A process that takes long to begin may be started before the event loop and what it needs are
+there (`Early`), and be taken over by `Child.adopt`.
+
 A child gets a session of its own, so ending it ends what it started as well. No
 shell is ever involved: arguments are passed as they are. The environment is what
 the caller gives, not this process's.
@@ -12,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -31,10 +35,65 @@ class Finished(msgspec.Struct, frozen=True):
     error_output: bytes
 
 
+class Early:
+    """A process that was started without an event loop; its output goes where ours goes."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        """Start it. Raises NotFoundError or ForbiddenError if the program cannot be started."""
+        try:
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                env=dict(_ENVIRONMENT if environment is None else environment),
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise files.translated(error, arguments[0]) from error
+        self.name = arguments[0]
+        self.pid = self._process.pid
+        self._ended: asyncio.Event | None = None
+
+    @property
+    def returncode(self) -> int | None:
+        """As of `asyncio.subprocess.Process`."""
+        return self._process.returncode
+
+    def attach(self) -> None:
+        """Let the running loop hear of its end."""
+        self._ended = asyncio.Event()
+        descriptor = os.pidfd_open(self.pid)
+        asyncio.get_running_loop().add_reader(descriptor, self._reap, descriptor)
+
+    def _reap(self, descriptor: int) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        self._process.wait()  # It has ended: the kernel says so by the descriptor.
+        if self._ended is not None:
+            self._ended.set()
+
+    async def wait(self) -> int:
+        """As of `asyncio.subprocess.Process`, after `attach`."""
+        if self._ended is not None:
+            await self._ended.wait()
+        return self._process.wait()
+
+    async def communicate(self) -> tuple[bytes, bytes]:
+        """As of `asyncio.subprocess.Process`: its output went elsewhere."""
+        await self.wait()
+        return b"", b""
+
+
 class Child:
     """A process that runs beside this one."""
 
-    def __init__(self, process: asyncio.subprocess.Process, name: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Early, name: str) -> None:
         self._process = process
         self.name = name
 
@@ -66,6 +125,12 @@ class Child:
         except OSError as error:
             raise files.translated(error, arguments[0]) from error
         return cls(process, arguments[0])
+
+    @classmethod
+    def adopt(cls, early: Early) -> Child:
+        """Take over a process that was started before; only once."""
+        early.attach()
+        return cls(early, early.name)
 
     @property
     def pid(self) -> int:

@@ -16,6 +16,8 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -55,37 +57,117 @@ class Program(contract.Value, frozen=True):
         registry.check(self.vendor)
 
     async def start(self, on_events: OnEvents, on_end: OnEnd) -> LibraryProcess:
-        """Start one; nothing of the maker's is loaded before `open`.
+        """Start one, in which nothing is loaded before `open`; or take that of `prepare`.
 
         Raises UnavailableError or ForbiddenError where the node cannot start a process.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        progress = os.memfd_create("progress", os.MFD_CLOEXEC)
-        os.ftruncate(progress, worker.PROGRESS_BYTES)
-        order = worker.Order(
-            connection=theirs.fileno(),
-            progress=progress,
-            parent=os.getpid(),
-            vendor=self.vendor,
-            settings=self.settings,
-            log_level=self.log_level,
-        )
-        try:
+        early = _prepared.pop(self, None)
+        if early is not None:
+            early.connection.setblocking(False)
+            return LibraryProcess(
+                processes.Child.adopt(early.process),
+                early.connection,
+                early.memory,
+                on_events=on_events,
+                on_end=on_end,
+                opening=True,
+            )
+        with _Ends() as ends:
             child = await processes.Child.start(
-                [sys.executable, "-c", _START, msgspec.json.encode(order).decode()],
+                ends.arguments(self),
                 # The maker's library is to see what it would see in this process.
                 environment=os.environ,
-                descriptors=[theirs.fileno(), progress],
+                descriptors=ends.descriptors,
             )
-            memory = mmap.mmap(progress, worker.PROGRESS_BYTES, prot=mmap.PROT_READ)
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-            os.close(progress)
-        ours.setblocking(False)
-        return LibraryProcess(child, ours, memory, on_events=on_events, on_end=on_end)
+            connection, memory = ends.keep()
+        connection.setblocking(False)
+        return LibraryProcess(child, connection, memory, on_events=on_events, on_end=on_end)
+
+    def prepare(self) -> None:
+        """Start one now and let it open the library, for the first `start` of an equal program.
+
+        For the begin of a process: the library opens while the rest is still being imported.
+        Raises as `start`.
+        """
+        with _Ends() as ends:
+            process = processes.Early(
+                ends.arguments(self), environment=os.environ, descriptors=ends.descriptors
+            )
+            connection, memory = ends.keep()
+        connection.send(_encode(worker.Call(id=1, method="open")))
+        _prepared[self] = _Early(process, connection, memory)
+
+
+class Settings(Protocol):
+    """What a process that has library processes is told of them."""
+
+    @property
+    def vendor(self) -> str: ...
+    @property
+    def host_root(self) -> Path: ...
+    @property
+    def host_root_on_node(self) -> str: ...
+    @property
+    def log_level(self) -> str: ...
+
+
+def program(settings: Settings) -> Program:
+    """The library processes of a process with these settings. Raises InvalidError as `Program`."""
+    return Program(
+        vendor=settings.vendor,
+        settings=contract.VendorSettings(
+            host_root=str(settings.host_root), host_root_on_node=settings.host_root_on_node
+        ),
+        log_level=settings.log_level,
+    )
+
+
+class _Ends:
+    """What connects a library process and this one: theirs ends with the block, ours if unkept."""
+
+    def __init__(self) -> None:
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._progress = os.memfd_create("progress", os.MFD_CLOEXEC)
+        os.ftruncate(self._progress, worker.PROGRESS_BYTES)
+        self.descriptors = [self._theirs.fileno(), self._progress]
+        self._is_kept = False
+
+    def arguments(self, program: Program) -> list[str]:
+        """The command of the process."""
+        order = worker.Order(
+            connection=self._theirs.fileno(),
+            progress=self._progress,
+            parent=os.getpid(),
+            vendor=program.vendor,
+            settings=program.settings,
+            log_level=program.log_level,
+        )
+        return [sys.executable, "-c", _START, msgspec.json.encode(order).decode()]
+
+    def keep(self) -> tuple[socket.socket, mmap.mmap]:
+        """Our ends: the connection, and the memory where the process notes what it does."""
+        memory = mmap.mmap(self._progress, worker.PROGRESS_BYTES, prot=mmap.PROT_READ)
+        self._is_kept = True
+        return self._ours, memory
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._theirs.close()
+        os.close(self._progress)
+        if not self._is_kept:
+            self._ours.close()
+
+
+class _Early(NamedTuple):
+    process: processes.Early
+    connection: socket.socket
+    memory: mmap.mmap
+
+
+_prepared: dict[Program, _Early] = {}
+"""Taken by the first `start` of the program; what nobody takes ends with this process."""
 
 
 class LibraryProcess:
@@ -99,7 +181,10 @@ class LibraryProcess:
         *,
         on_events: OnEvents,
         on_end: OnEnd,
+        opening: bool = False,
     ) -> None:
+        """With `opening` the call of `open` has been sent already."""
+        self._is_sent = opening
         self._loop = asyncio.get_running_loop()
         self._child = child
         self._connection = connection
@@ -159,7 +244,9 @@ class LibraryProcess:
         self._waiting = (self._calls, future)
         numbered = msgspec.structs.replace(call, id=self._calls)
         try:
-            self._connection.send(_encode(numbered))
+            if not self._is_sent:
+                self._connection.send(_encode(numbered))
+            self._is_sent = False
             async with asyncio.timeout(deadline_seconds):
                 reply = await future
         except TimeoutError as error:

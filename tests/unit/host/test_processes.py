@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,25 @@ async def test_a_child_that_ignores_sigterm_is_killed() -> None:
     assert await child.stop(grace_seconds=0.05)
     assert child.status == -9
     assert await child.stop(grace_seconds=0.05)
+
+
+async def test_a_process_started_before_the_loop_is_taken_over() -> None:
+    early = processes.Early(["/bin/sh", "-c", "exec sleep 60"])
+    child = processes.Child.adopt(early)
+    assert (child.pid, child.status) == (early.pid, None)
+    assert await child.kill()
+    assert child.status == -signal.SIGKILL
+
+
+async def test_the_end_of_a_process_before_it_was_taken_over_is_heard() -> None:
+    reader, writer = os.pipe()
+    early = processes.Early(["/bin/sh", "-c", "exit 3"], descriptors=[writer])
+    os.close(writer)
+    assert await asyncio.to_thread(os.read, reader, 1) == b""
+    os.close(reader)
+    assert await processes.Child.adopt(early).wait() == 3
+
+
+def test_a_missing_program_is_named_at_once() -> None:
+    with pytest.raises(errors.NotFoundError, match="/absent/program: No such file"):
+        processes.Early(["/absent/program"])
