@@ -205,6 +205,10 @@ class NvidiaBench:
         """Turn the card's MIG mode on."""
         self._smi("-i", str(card), "-mig", "1")
 
+    def disable_partitions(self, card: int) -> None:
+        """Turn MIG mode off with the mock's own nvidia-smi."""
+        self._smi("-i", str(card), "-mig", "0")
+
     def compute_instance(self, card: int, profile: str) -> None:
         """Make a compute instance in the card's GPU instances."""
         self._smi("mig", "-i", str(card), "-cci", profile)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One simulated host with eight cards and no cluster: what the node's programs speak to.
+
+The host tree and the mock of the maker's library are the lab's; API server and kubelet are the
+tests' stand-ins, in this process. The programs are the real ones, each a process of its own
+that is started as a container would start it, with the program's wheels in place of an image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.vendors import benches
+from tests.scenario.deviceplugin import standins
+from tests.support import apiserver
+
+from benchmarks import processes
+from gpudeck.api import resources
+from gpudeck.errors import UnavailableError
+from gpudeck.pluginconfig import selecting
+
+MACHINE, CARDS = "h100-x8", 8
+NODE, NAMESPACE, CONFIGS = "node-0", "gpu", "configs"
+PATIENCE_SECONDS = 60.0
+_LOOK_SECONDS = 0.001
+_PROGRAM = "from gpudeck.cli.main import main; main()"
+_SHARED = """
+sharing:
+  timeSlicing: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 10}]}
+"""
+SHARED = "slice-10"
+
+
+class Host:
+    """The host; `programs` are those that run."""
+
+    def __init__(self, folder: Path, bench: benches.NvidiaBench, api: apiserver.ApiServer) -> None:
+        self.bench = bench
+        self.api = api
+        self.folder = folder
+        self.plugins = folder / "plugins"
+        self.plugins.mkdir()
+        self.kubelet = standins.Kubelet(self.plugins, folder / "pods.sock")
+        self.kubeconfig = api.kubeconfig()
+        meta = {"name": CONFIGS, "namespace": NAMESPACE}
+        api.put(resources.CONFIG_MAP, {"metadata": meta, "data": {SHARED: _SHARED}})
+        self.choose("")
+
+    def choose(self, config: str) -> None:
+        """Label the Node with the name of a config."""
+        labels = {selecting.LABEL: config} if config else {}
+        self.api.put(resources.NODE, {"metadata": {"name": NODE, "uid": "u", "labels": labels}})
+
+    async def offers(self, resource: str, count: int) -> float:
+        """When the kubelet was first seen to have so many healthy devices."""
+        return await moment(lambda: self.kubelet.allocatable(resource) == count)
+
+    def plugin(self) -> dict[str, Any]:
+        """Options of the device plugin."""
+        return {
+            "config-map": CONFIGS,
+            "plugins-dir": self.plugins,
+            "pod-resources": self.kubelet.pod_resources,
+            "state-file": self.folder / "config.json",
+            "cdi-root": self.folder / "cdi",
+        }
+
+    @contextlib.asynccontextmanager
+    async def running(self, *words: str, **options: Any) -> AsyncIterator[Program]:
+        """A program of the node, ended by SIGKILL after the block."""
+        defaults = {"node-name": NODE, "kubeconfig": self.kubeconfig, "namespace": NAMESPACE}
+        found = Program()
+        await found.start(*words, **{"host-root": self.bench.tree, **defaults, **options})
+        try:
+            yield found
+        finally:
+            await found.kill()
+
+
+class Program:
+    """A process of gpudeck."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self.started = 0.0
+
+    async def start(self, *words: str, **options: Any) -> None:
+        """Start it; `started` is when, on the clock of `time.perf_counter`."""
+        flags = [f"--{name}={value}" for name, value in options.items() if value is not None]
+        self.started = time.perf_counter()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _PROGRAM, *words, *flags, stderr=asyncio.subprocess.DEVNULL
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        if self._process is None:
+            raise UnavailableError("the program was not started")
+        return self._process.pid
+
+    @property
+    def children(self) -> list[int]:
+        """Processes that it has started: those of the maker's library."""
+        path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        return [int(each) for each in path.read_text().split()]
+
+    async def ended(self) -> float:
+        """Wait for its end; the seconds since its start. UnavailableError where it failed."""
+        if self._process is None or await self._process.wait() != 0:
+            raise UnavailableError("the program has failed")
+        return time.perf_counter() - self.started
+
+    async def kill(self) -> None:
+        """End it as the kernel does when memory runs out."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+@contextlib.asynccontextmanager
+async def host() -> AsyncIterator[Host]:
+    """A host, its API server and its kubelet, inside the block."""
+    with _patched() as patch, tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        (folder / "host").mkdir()
+        bench = benches.NvidiaBench(folder / "host", patch, MACHINE)
+        async with apiserver.ApiServer() as api:
+            found = Host(folder, bench, api)
+            await found.kubelet.start()
+            try:
+                yield found
+            finally:
+                await found.kubelet.stop()
+
+
+@contextlib.contextmanager
+def _patched() -> Iterator[pytest.MonkeyPatch]:
+    patch = pytest.MonkeyPatch()
+    try:
+        yield patch
+    finally:
+        patch.undo()
+
+
+async def moment(true: Callable[[], Any]) -> float:
+    """When something was first seen to be true, to a millisecond; UnavailableError if never."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not true():  # noqa: ASYNC110 - what is looked at tells nobody.
+                await asyncio.sleep(_LOOK_SECONDS)
+    except TimeoutError as error:
+        raise UnavailableError(f"nothing seen within {PATIENCE_SECONDS:g} s") from error
+    return time.perf_counter()
+
+
+def sizes(program: Program) -> tuple[processes.Size, processes.Size | None]:
+    """What a program takes, and its library process if it has one."""
+    (child,) = program.children or [0]
+    return processes.size(program.pid), processes.size(child) if child else None
