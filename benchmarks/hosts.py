@@ -69,7 +69,7 @@ class Host:
             "config-map": CONFIGS,
             "plugins-dir": self.plugins,
             "pod-resources": self.kubelet.pod_resources,
-            "state-file": self.folder / "config.json",
+            "data-dir": self.folder / "data",
             "cdi-root": self.folder / "cdi",
         }
 

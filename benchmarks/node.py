@@ -46,7 +46,7 @@ async def starts(host: hosts.Host) -> list[Figure]:
             options = host.plugin() | {"kubeconfig": kubeconfig}
             async with host.running("device-plugin", **options) as program:
                 seen = await host.offers(GPU, hosts.CARDS)
-                await hosts.moment((host.folder / "config.json").exists)
+                await hosts.moment((host.folder / "data/device-plugin.json").exists)
                 if number:  # The first one makes the file of its config.
                     values.setdefault(name, []).append(seen - program.started)
     about = f"exec to {hosts.CARDS} cards in the kubelet's list, config from disk"

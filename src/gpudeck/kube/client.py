@@ -10,9 +10,11 @@ say whether repeating may help, and `queueing` repeats.
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -20,9 +22,14 @@ import msgspec
 from gpudeck import errors
 from gpudeck.api.meta import Meta, Wire
 from gpudeck.api.resources import Resource
-from gpudeck.kube import configuration, transport
+from gpudeck.kube import configuration
+from gpudeck.kube.requests import JSON, Request
+
+if TYPE_CHECKING:
+    from gpudeck.kube.transport import Transport
 
 T = TypeVar("T")
+_TRANSPORT = "gpudeck.kube.transport"
 PAGE = 500
 """Objects a list page, as client-go's pager."""
 
@@ -63,7 +70,9 @@ class Client:
         self.namespace = access.namespace
         """The namespace of the pod, or of the kubeconfig's context."""
         self.server = access.server
-        self.transport = transport.Transport(access)
+        self._access = access
+        self._transport: Transport | None = None
+        self._loading = asyncio.Lock()
 
     @classmethod
     async def connect(cls, kubeconfig: str = "", *, context: str = "") -> Client:
@@ -88,7 +97,21 @@ class Client:
 
     async def close(self) -> None:
         """End all connections, also those of running watches."""
-        await self.transport.close()
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def transport(self) -> Transport:
+        """What sends; loaded when it is first asked for.
+
+        The HTTP client is two fifths of what a process of the node imports, and what the kubelet
+        waits for at the start needs none.
+        """
+        if self._transport is None:
+            async with self._loading:
+                # In a thread, for it takes a tenth of a second.
+                module = await asyncio.to_thread(importlib.import_module, _TRANSPORT)
+                self._transport = self._transport or module.Transport(self._access)
+        return self._transport
 
     async def get(
         self,
@@ -253,7 +276,7 @@ class Client:
         *,
         body: bytes | None = None,
         query: Mapping[str, str] | None = None,
-        kind: str = transport.JSON,
+        kind: str = JSON,
     ) -> T:
         answer = await self._send(method, path, body=body, query=query, kind=kind)
         return _decoded(msgspec.json.Decoder(type_), answer, f"{method} {path}")
@@ -265,9 +288,10 @@ class Client:
         *,
         body: bytes | None = None,
         query: Mapping[str, str] | None = None,
-        kind: str = transport.JSON,
+        kind: str = JSON,
     ) -> bytes:
-        return await self.transport.send(transport.Request(method, path, query or {}, body, kind))
+        transport = await self.transport()
+        return await transport.send(Request(method, path, query or {}, body, kind))
 
 
 def path_of(

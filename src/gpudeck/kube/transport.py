@@ -11,35 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from types import TracebackType
 from typing import Self
 
 import aiohttp
-import msgspec
 import yarl
 
 from gpudeck.kube import configuration, responses, translating
+from gpudeck.kube.requests import JSON, Request
 
 REQUEST_SECONDS = 30.0
 """Deadline of a request with a whole answer; the server's own is 60 s."""
 CONNECT_SECONDS = 10.0
-JSON = "application/json"
-
-
-class Request(msgspec.Struct, frozen=True):
-    """One request before it has an address."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = {}
-    body: bytes | None = None
-    content_type: str = JSON
-
-    @property
-    def what(self) -> str:
-        """The method and path, as errors name it."""
-        return f"{self.method} {self.path}"
 
 
 class Transport:
@@ -81,6 +65,23 @@ class Transport:
         async with self.open(request, timeout) as response:
             with translating.network(request.what, self._access.server):
                 return await response.read()
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, request: Request, what: str, idle_seconds: float
+    ) -> AsyncIterator[AsyncGenerator[bytes]]:
+        """Give the bytes of an answer without end as they come, in all without a deadline.
+
+        UnavailableError when it breaks, or is silent for longer than `idle_seconds`.
+        """
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds
+        )
+        async with (
+            self.open(request, timeout) as response,
+            contextlib.aclosing(_chunks(response, what)) as chunks,
+        ):
+            yield chunks
 
     @contextlib.asynccontextmanager
     async def open(
@@ -144,13 +145,7 @@ class Transport:
         )
 
 
-def timeout_for_stream(idle_seconds: float) -> aiohttp.ClientTimeout:
-    """Return the deadlines of a stream: none in total, but it may not be silent for longer."""
-    return aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
-
-
-async def chunks(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes]:
-    """Give the bytes of a stream as they come; UnavailableError when it breaks."""
+async def _chunks(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes]:
     server = str(response.url.origin())
     while True:
         with translating.network(what, server):

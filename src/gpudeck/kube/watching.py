@@ -9,7 +9,6 @@ and aiohttp's readline raise above a limit, and an object may be large.
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Generic, TypeVar
@@ -17,7 +16,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from gpudeck import errors
-from gpudeck.kube import client, responses, transport
+from gpudeck.kube import client, responses
+from gpudeck.kube.requests import Request
 
 T = TypeVar("T")
 SERVER_SECONDS = (240, 480)
@@ -81,16 +81,15 @@ async def stream(
     Raises ExpiredError when the version is too old or a line cannot be read (list
     again), UnavailableError when the connection breaks (go on from the last version).
     """
-    request = transport.Request("GET", path, {**query, **_parameters(version)})
+    request = Request("GET", path, {**query, **_parameters(version)})
     what = f"WATCH {path}"
-    timeout = transport.timeout_for_stream(IDLE_SECONDS)
-    async with connection.transport.open(request, timeout) as response:
-        lines = Lines()
-        async with contextlib.aclosing(transport.chunks(response, what)) as chunks:
-            async for chunk in chunks:
-                for line in lines.feed(chunk):
-                    if line.strip():
-                        yield _parse(line, what)
+    transport = await connection.transport()
+    lines = Lines()
+    async with transport.stream(request, what, IDLE_SECONDS) as chunks:
+        async for chunk in chunks:
+            for line in lines.feed(chunk):
+                if line.strip():
+                    yield _parse(line, what)
 
 
 def _parameters(version: str) -> dict[str, str]:
