@@ -24,7 +24,7 @@ def snapshot(inventory: records.Inventory, revision: int) -> pb.WatchCardsRespon
     return pb.WatchCardsResponse(
         snapshot=pb.Snapshot(
             revision=revision,
-            cards=[_card(card) for card in inventory.cards],
+            cards=[card(each) for each in inventory.cards],
             driver=_driver(inventory.driver),
         )
     )
@@ -92,7 +92,8 @@ def edits(given: contract.Edits) -> pb.ContainerEdits:
     )
 
 
-def _card(card: records.CardState) -> pb.Card:
+def card(card: records.CardState) -> pb.Card:
+    """A card as the stream sends it."""
     reading = card.reading or contract.CardReading(address=card.site.address, uuid="")
     return pb.Card(
         pci_address=card.site.address,

@@ -17,6 +17,8 @@ READY = "Ready"
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
+OFFERED_BY_PLUGIN = "OfferedByDevicePlugin"
+"""Reason of Published=True: the device plugin of the node offers the card, and no DRA driver."""
 PARTS_WITHHELD = "PartsWithheld"
 """Reason of Published: the API server does not let parts of the card be offered safely."""
 PARTS_UNGUARDED = (

@@ -12,12 +12,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from gpudeck.api import quantities
+from gpudeck.cdi import plugins
 from gpudeck.deviceplugin import offering
 from gpudeck.errors import InvalidError, UnavailableError
 from gpudeck.pluginconfig import model
 from gpudeck.vendors import contract
 
-CDI_VENDOR = "k8s.device-plugin.nvidia.com"
 CDI_CLASS = "gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _MOUNTED = "/var/run/nvidia-container-devices"
@@ -190,7 +190,7 @@ def cdi_name(unit: offering.Unit, way: Way, limited: Part | None = None) -> str:
 
 def cdi_device(name: str) -> str:
     """The fully qualified name."""
-    return f"{CDI_VENDOR}/{CDI_CLASS}={name}"
+    return f"{plugins.VENDOR}/{CDI_CLASS}={name}"
 
 
 def _qualified(

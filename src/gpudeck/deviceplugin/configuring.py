@@ -13,13 +13,15 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from gpudeck.api import labels
+from gpudeck.api.meta import Meta
+from gpudeck.cdi import plugins
 from gpudeck.deviceplugin import answering
 from gpudeck.deviceplugin.settings import Settings
 from gpudeck.kube.client import Client
+from gpudeck.kube.watching import Change
 from gpudeck.pluginconfig import filing, following, keeping, model, telling
 from gpudeck.pluginconfig import settings as configured
-
-STATE_FILE = "device-plugin.json"
 
 
 def check(settings: Settings) -> None:
@@ -30,14 +32,18 @@ def check(settings: Settings) -> None:
 
 def state_file(settings: Settings) -> Path:
     """Where the last good config is kept."""
-    return settings.data_dir / STATE_FILE
+    return settings.data_dir / plugins.STATE_FILE
 
 
 class Configuring:
     """Tells `show` the config that holds; `run` must run."""
 
     def __init__(self, settings: Settings, api: Client | None, show: telling.Show) -> None:
+        self.was_in_mode = False
+        """The Node has said that device plugins serve it."""
         self._nodes = following.own_node(api, settings.node_name) if api is not None else None
+        if self._nodes is not None:
+            self._nodes.subscribe(self._node_changed)
         self._run: Callable[[], Coroutine[Any, Any, None]]
         if api is None or self._nodes is None or (settings.config_file and not settings.config_map):
             self._run = functools.partial(filing.File(settings.config_file).follow, show)
@@ -45,6 +51,10 @@ class Configuring:
         state = keeping.State(state_file(settings))
         found = following.Following(settings, api, show, nodes=self._nodes, state=state)
         self._run = found.run
+
+    def _node_changed(self, change: Change[Meta]) -> None:
+        known = (change.new.metadata.labels or {}) if change.new is not None else {}
+        self.was_in_mode |= known.get(labels.ACTIVE_MODE) == labels.MODE_DEVICE_PLUGIN
 
     async def run(self) -> None:
         """Follow, for ever. Raises InvalidError for a config file that is wrong from the start."""

@@ -15,18 +15,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpudeck import errors, logs
-from gpudeck.cdi import hooks
+from gpudeck.cdi import hooks, plugins
 from gpudeck.deviceplugin import (
     answering,
     configuring,
     daemons,
+    leaving,
     metrics,
     occupying,
     offering,
+    publishing,
     reporting,
     serving,
     specs,
     standing,
+    status,
 )
 from gpudeck.deviceplugin.settings import Settings
 from gpudeck.host import certificates, files
@@ -67,7 +70,15 @@ class Process:
         if api is not None:
             self._recorder = recording.Recorder(api, "device-plugin", instance=settings.node_name)
         self._reporter = reporting.Reporter(api, settings.node_name, self._recorder)
-        self._plugins = serving.Plugins(settings.plugins_dir)
+        self._publisher = None
+        if api is not None:
+            self._publisher = publishing.Publisher(
+                api,
+                settings.node_name,
+                vendor=settings.vendor,
+                pod_resources=settings.pod_resources,
+            )
+        self._plugins = serving.Plugins(settings.plugins_dir, self._handed_out)
         self._inventory: records.Inventory | None = None
         self._seen = offering.Seen()
         self._selected: selecting.Selected | None = None
@@ -75,6 +86,8 @@ class Process:
         self._stood = time.monotonic()
         self._changing: dict[str, asyncio.Task[None]] = {}
         self._hook_path: str | None = None
+        self._why: dict[tuple[str, str], str] = {}
+        """Why devices are withheld."""
 
     async def run(self) -> None:
         """Run every part until one of them fails."""
@@ -85,17 +98,55 @@ class Process:
                 task.cancel()
 
     async def _run(self) -> None:
+        await asyncio.to_thread(
+            plugins.remove_leftovers, self._settings.cdi_root, self._settings.data_dir
+        )
+        async with asyncio.TaskGroup() as outer:
+            # The cards are followed to the very end, for to leave is to act on them too.
+            outer.create_task(self._supervisor.run(), name="cards")
+            try:
+                await self._serve()
+            except asyncio.CancelledError:
+                await self._leave()
+                raise
+
+    async def _serve(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._configuring.run(), name="config")
-            group.create_task(self._supervisor.run(), name="cards")
             group.create_task(self._stand_again(), name="standing")
             group.create_task(self._plugins.run(), name="kubelet")
             group.create_task(self._reporter.run(), name="condition")
             if self._recorder is not None:
                 group.create_task(self._recorder.run(), name="events")
             group.create_task(pages.health(self._settings.health_port, self._hanging))
+            if self._publisher is not None:
+                group.create_task(self._publisher.run(), name="cards' status")
             if self._api is not None:
                 group.create_task(self._metrics(self._api), name="metrics")
+
+    async def _leave(self) -> None:
+        """Take all back if the node's mode is over; within the time that a pod has to end."""
+        if self._api is None or not self._configuring.was_in_mode:
+            return  # Whoever runs the node without that label knows nothing of modes.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(leaving.LEAVING_SECONDS):
+                if not await leaving.is_over(self._api, self._settings):
+                    return
+                names = frozenset(self._plugins.served)
+                if await leaving.is_held(self._settings, names):
+                    log.info("Pods hold devices, so what names them stays")
+                    return
+                await leaving.leave(
+                    self._settings,
+                    self._inventory or records.Inventory(),
+                    self._supervisor,
+                    reporter=self._reporter,
+                    publisher=self._publisher,
+                )
+
+    def _handed_out(self) -> None:
+        if self._publisher is not None:
+            self._publisher.handed_out()
 
     async def _metrics(self, api: Client) -> None:
         await pages.metrics(
@@ -133,8 +184,20 @@ class Process:
                 self._stood = time.monotonic()
             except errors.RetryableError as error:
                 log.info("What is offered stays for now", error=error)
+                self._publish()
                 self._wake.set()
                 await asyncio.sleep(RETRY_SECONDS)
+
+    def _publish(self) -> None:
+        """Say of the cards what holds now."""
+        if self._publisher is not None and self._inventory is not None and self._selected:
+            known = status.Known(
+                inventory=self._inventory,
+                standing=self._plugins.standing,
+                why=tuple(sorted(self._why.items())),
+                config=self._selected.name or "empty",
+            )
+            self._publisher.show(known)
 
     async def _stand(self, inventory: records.Inventory, selected: selecting.Selected) -> None:
         """Offer what cards and config say.
@@ -167,6 +230,8 @@ class Process:
         pending = await asyncio.to_thread(specs.pending, self._vendor, offer)
         withheld |= daemons.unready(offer, pending)
         self._plugins.show(standing.replaced(new, offer=offer, withheld=tuple(sorted(withheld))))
+        self._why = withheld
+        self._publish()
         self._reporter.show(selected, (*offer.problems, *found.problems, *_waiting(pending)))
         self._tell(before, withheld)
 
@@ -200,7 +265,7 @@ class Process:
     def _prepare(self, offer: offering.Offer, way: answering.Way, version: str) -> specs.Found:
         """Find out what containers need and have it on disk; blocks, so it runs in a thread."""
         folder = self._settings.cdi_root
-        own = folder / specs.file_name(answering.CDI_CLASS)
+        own = folder / plugins.file_name(answering.CDI_CLASS)
         found = specs.find(
             self._vendor,
             offer,

@@ -20,6 +20,8 @@ from gpudeck.vendors import contract, health, records
 
 REPLICA = "::"
 """Between the id of a unit and the number of its replica."""
+NOT_UNIFORM = "MigNotUniform"
+"""Reason why nothing of a node is offered, whichever card it is."""
 
 
 class Unit(model.Value, frozen=True):
@@ -64,6 +66,8 @@ class Problem(model.Value, frozen=True):
 
     reason: str
     message: str
+    address: str = ""
+    """Of the card that it is about, if it is about one."""
 
 
 class Offer(model.Value, frozen=True):
@@ -166,14 +170,14 @@ def _parts(partitioned: Iterable[Unit], problems: list[Problem]) -> list[Unit]:
         usable = [each for each in unit.card.partitions if each.uuid]
         if not usable:
             text = f"{unit.site.address}: MIG is enabled and the card has no partition."
-            problems.append(Problem(reason="CardNotPartitioned", message=text))
+            problems.append(_problem(unit, "CardNotPartitioned", text))
         for index, part in enumerate(usable):
             if _is_split(part):
                 text = (
                     f"{unit.site.address}: the partition {part.profile} is a part of a GPU "
                     "instance, which is not offered; make one compute instance of the whole one."
                 )
-                problems.append(Problem(reason="PartitionNotSupported", message=text))
+                problems.append(_problem(unit, "PartitionNotSupported", text))
                 continue
             is_concerned = unit.health.concerns(part.driver_id)
             found.append(
@@ -188,6 +192,10 @@ def _parts(partitioned: Iterable[Unit], problems: list[Problem]) -> list[Unit]:
     return found
 
 
+def _problem(unit: Unit, reason: str, message: str) -> Problem:
+    return Problem(reason=reason, message=message, address=unit.site.address)
+
+
 def _is_split(part: contract.Partition) -> bool:
     """`1c.3g.40gb`: a compute instance that is not all of its GPU instance (case-29)."""
     head = part.profile.partition(".")[0]
@@ -198,7 +206,6 @@ def _not_uniform(
     whole: Sequence[Unit], partitioned: Sequence[Unit], parts: Sequence[Unit]
 ) -> Problem | None:
     """Why the strategy `single` offers nothing on this node (case-04)."""
-    reason = "MigNotUniform"
     if whole:
         text = f"{_listed(whole)} are not in MIG mode and {_listed(partitioned)} are"
     elif empty := [
@@ -212,7 +219,7 @@ def _not_uniform(
     else:
         return None
     return Problem(
-        reason=reason,
+        reason=NOT_UNIFORM,
         message=f"flags.migStrategy: 'single' does not fit this node, for {text}; allowed: mixed, "
         "or partitions of one profile on every card. Nothing is offered.",
     )

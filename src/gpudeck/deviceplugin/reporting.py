@@ -90,28 +90,30 @@ class Reporter:
         """Keep the condition, for ever."""
         await self._queue.work(self._reconcile)
 
+    async def leave(self) -> None:
+        """Take the condition back; only when `run` has ended."""
+        if self._api is not None:
+            await self._apply(self._api, [])
+
+    async def _apply(self, api: Client, said: list[dict[str, str]]) -> None:
+        body: dict[str, Any] = {"metadata": {"name": self._node}, "status": {"conditions": said}}
+        await api.apply(
+            NODE, body, Meta, manager=labels.MANAGER_DEVICE_PLUGIN, subresource="status"
+        )
+
     async def _reconcile(self, _key: str) -> None:
         said = self._wanted
         if self._api is None or said is None or said == self._written:
             return
-        body: dict[str, Any] = {
-            "metadata": {"name": self._node},
-            "status": {
-                "conditions": [
-                    {
-                        "type": CONFIGURED,
-                        "status": "True" if said.is_true else "False",
-                        "reason": said.reason,
-                        "message": said.message,
-                        "lastTransitionTime": self._since,
-                    }
-                ]
-            },
+        condition = {
+            "type": CONFIGURED,
+            "status": "True" if said.is_true else "False",
+            "reason": said.reason,
+            "message": said.message,
+            "lastTransitionTime": self._since,
         }
         try:
-            await self._api.apply(
-                NODE, body, Meta, manager=labels.MANAGER_DEVICE_PLUGIN, subresource="status"
-            )
+            await self._apply(self._api, [condition])
         except (errors.ForbiddenError, errors.NotFoundError) as error:
             # Rights and the Node may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error

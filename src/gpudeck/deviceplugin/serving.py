@@ -34,8 +34,16 @@ HELD_SECONDS = 10.0
 class Served:
     """One resource: its list, its server, and whether the kubelet follows it."""
 
-    def __init__(self, name: str, folder: Path, current: Callable[[], standing.Standing]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        current: Callable[[], standing.Standing],
+        *,
+        allocated: Callable[[], None],
+    ) -> None:
         self.name = name
+        self._allocated = allocated
         self.path = folder / socket_name(name)
         self._folder = folder
         self._current = current
@@ -82,6 +90,7 @@ class Served:
             for each in request.container_requests:
                 answers.append(standing.allocate(self._current(), self.name, each.devices_ids))
                 self.handed_out.update(dict.fromkeys(each.devices_ids, time.monotonic()))
+            self._allocated()
             return pb.AllocateResponse(container_responses=answers)
 
     def prefer(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
@@ -183,8 +192,10 @@ class Served:
 class Plugins:
     """All resources of the node."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, allocated: Callable[[], None] = lambda: None) -> None:
+        """`allocated` is called whenever devices are handed out."""
         self._folder = folder
+        self._allocated = allocated
         self.standing = standing.Standing()
         self.served: dict[str, Served] = {}
         self._wake = asyncio.Event()
@@ -195,7 +206,10 @@ class Plugins:
         for resource in new.offer.resources:
             if resource.name not in self.served:
                 self.served[resource.name] = Served(
-                    resource.name, self._folder, lambda: self.standing
+                    resource.name,
+                    self._folder,
+                    lambda: self.standing,
+                    allocated=self._allocated,
                 )
         for each in self.served.values():
             each.changed()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gpudeck.cdi import spec
+from gpudeck.cdi import plugins, spec
 from gpudeck.deviceplugin import answering, offering
 from gpudeck.errors import GpudeckError
 from gpudeck.host import root as host
@@ -155,11 +155,6 @@ def pending(vendor: contract.Vendor, offer: offering.Offer) -> dict[str, str]:
     return {unit_id: why for unit_id, why in found.items() if why}
 
 
-def file_name(kind: str) -> str:
-    """The file of a class of devices."""
-    return f"{answering.CDI_VENDOR}-{kind}.json"
-
-
 def find(
     vendor: contract.Vendor,
     offer: offering.Offer,
@@ -185,8 +180,8 @@ def find(
         collected.refuse_all(f"imex.channelIDs: the node has no {_IMEX_FOLDER}/channel{missing[0]}")
     devices = {**_kept(before, collected), **collected.devices}
     own_file = render(answering.CDI_CLASS, devices, collected.shared)
-    files = [(file_name(answering.CDI_CLASS), own_file)] if collected.devices else []
-    files += [(file_name(kind), render(kind, named)) for kind, named in extras.items()]
+    files = [(plugins.file_name(answering.CDI_CLASS), own_file)] if collected.devices else []
+    files += [(plugins.file_name(kind), render(kind, named)) for kind, named in extras.items()]
     return Found(
         ready=answering.Ready(
             nodes=tuple(collected.nodes.items()),
@@ -194,7 +189,7 @@ def find(
             unready=tuple(collected.unready.items()),
             additions=tuple(collected.additions.items()),
             extras=tuple(
-                f"{answering.CDI_VENDOR}/{kind}={name}"
+                f"{plugins.VENDOR}/{kind}={name}"
                 for kind, named in extras.items()
                 for name in named
             ),
@@ -265,7 +260,7 @@ def render(
     rendered = spec.Spec(
         # The lowest version that knows what is used, since a runtime refuses later ones.
         cdi_version="0.7.0" if has_groups else "0.5.0",
-        kind=f"{answering.CDI_VENDOR}/{kind}",
+        kind=f"{plugins.VENDOR}/{kind}",
         devices=[spec.Device(name=name, container_edits=each) for name, each in devices.items()],
         container_edits=common if common != spec.ContainerEdits() else None,
     )

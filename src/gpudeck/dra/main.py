@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 
 from gpudeck import logs
 from gpudeck.api import labels
-from gpudeck.cdi import hooks
+from gpudeck.cdi import hooks, plugins
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import (
     adapters,
@@ -208,6 +208,12 @@ class Plugin:
 
     async def _clean(self) -> None:
         """Clean up, however long claims keep the plugin before this one at work."""
+        settings = self.settings
+        try:
+            # In this mode nobody asks for what a device plugin has named.
+            await asyncio.to_thread(plugins.remove, settings.cdi_root, settings.data_dir)
+        except GpudeckError as error:
+            log.warning("What a device plugin left cannot be removed", error=error)
         while True:
             try:
                 return await self.ledger.clean()

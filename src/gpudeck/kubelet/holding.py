@@ -2,11 +2,14 @@
 """Which devices of device plugins the containers of this node have, as the kubelet tells it.
 
 The kubelet lists pods that have not terminated (pod-resources API, 1.34 to 1.37), also
-those of a resource that no plugin serves any more. Changes nothing.
+those of a resource that no plugin serves any more. It does not tell when that changes.
+Changes nothing.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,20 @@ from gpudeck.kubelet import using
 from gpudeck.kubelet.wire import podresources_pb2
 
 
-async def held(socket: Path) -> dict[str, frozenset[str]]:
-    """Ids of devices by resource. Raises UnavailableError when the kubelet does not answer."""
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """What one container has of one resource."""
+
+    namespace: str
+    pod: str
+    container: str
+    resource: str
+    devices: tuple[str, ...]
+    """Ids, sorted."""
+
+
+async def holders(socket: Path) -> tuple[Holder, ...]:
+    """Every container with a device, sorted. Raises UnavailableError without a kubelet."""
     options = [("grpc.default_authority", "localhost")]
     async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
         ask: Any = channel.unary_unary(
@@ -36,10 +51,29 @@ async def held(socket: Path) -> dict[str, frozenset[str]]:
                 f"the kubelet does not tell at {socket} what containers have: {error.details()}",
                 reason="PodResourcesUnavailable",
             ) from error
-    found: dict[str, frozenset[str]] = {}
+    return _read(answer)
+
+
+async def held(socket: Path) -> dict[str, frozenset[str]]:
+    """Ids of devices by resource. Raises UnavailableError when the kubelet does not answer."""
+    return by_resource(await holders(socket))
+
+
+def by_resource(found: Iterable[Holder]) -> dict[str, frozenset[str]]:
+    """Ids of devices by resource."""
+    devices: dict[str, frozenset[str]] = {}
+    for each in found:
+        devices[each.resource] = devices.get(each.resource, frozenset()).union(each.devices)
+    return devices
+
+
+def _read(answer: podresources_pb2.ListPodResourcesResponse) -> tuple[Holder, ...]:
+    found: dict[tuple[str, str, str, str], set[str]] = {}
     for pod in answer.pod_resources:
         for container in pod.containers:
-            for each in container.devices:
-                ids = frozenset(each.device_ids)
-                found[each.resource_name] = found.get(each.resource_name, frozenset()) | ids
-    return found
+            for each in container.devices:  # One entry a NUMA node.
+                key = (pod.namespace, pod.name, container.name, each.resource_name)
+                found.setdefault(key, set()).update(each.device_ids)
+    return tuple(
+        Holder(*key, devices=tuple(sorted(devices))) for key, devices in sorted(found.items())
+    )

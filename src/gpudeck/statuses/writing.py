@@ -71,7 +71,7 @@ class Writer:
             return gpu
         old = gpu.status.conditions if gpu.status else None
         now = recording.timestamp()
-        wanted.conditions = conditions.merge(old, wanted.conditions or (), now)
+        wanted.conditions = conditions.merge(old, wanted.conditions or (), now) or None
         body = physicalgpu.PhysicalGPU(metadata=ObjectMeta(name=gpu.metadata.name), status=wanted)
         try:
             answer = await self._api.apply(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -14,9 +15,10 @@ import pytest
 from tests.scenario.deviceplugin import standins
 from tests.support import apiserver
 
-from gpudeck.api import resources
+from gpudeck.api import labels, names, resources
 from gpudeck.deviceplugin import main
 from gpudeck.deviceplugin.settings import Settings
+from gpudeck.devices.identities import PciAddress
 from gpudeck.vendors.simulated import machine
 
 NODE = "node-0"
@@ -31,6 +33,16 @@ sharing:
     - name: nvidia.com/gpu
       replicas: {}
 """
+
+
+def address(number: int) -> str:
+    """Where a card of the simulated maker is."""
+    return f"0000:{number + 1:02x}:00.0"
+
+
+def gpu_name(number: int) -> str:
+    """The name of a card's PhysicalGPU."""
+    return names.physical_gpu_name(NODE, PciAddress.parse(address(number)))
 
 
 class World:
@@ -55,11 +67,40 @@ class World:
         self.api.put(resources.CONFIG_MAP, {"metadata": meta, "data": configs})
 
     def label(self, config: str | None) -> None:
-        """Label the Node."""
-        labels = {"nvidia.com/device-plugin.config": config} if config else {}
+        """Choose a config by the Node's label."""
+        self._label("nvidia.com/device-plugin.config", config)
+
+    def mode(self, active: str | None) -> None:
+        """Say which mode is in force on the Node."""
+        self._label("gpu.deckhouse.io/active-mode", active)
+
+    def _label(self, name: str, value: str | None) -> None:
+        node = copy.deepcopy(self.api.objects(resources.NODE).get(NODE)) or {
+            "metadata": {"name": NODE, "uid": "node-uid"}
+        }
+        known = node["metadata"].setdefault("labels", {})
+        known.pop(name, None)
+        if value is not None:
+            known[name] = value
+        self.api.put(resources.NODE, node)
+
+    def discover(self, number: int) -> None:
+        """Find a card, as the node agent does."""
         self.api.put(
-            resources.NODE, {"metadata": {"name": NODE, "uid": "node-uid", "labels": labels}}
+            resources.PHYSICAL_GPU,
+            {
+                "metadata": {
+                    "name": gpu_name(number),
+                    "labels": {labels.NODE: NODE, labels.VENDOR: "simulated"},
+                },
+                "status": {"pciInfo": {"address": address(number)}},
+            },
         )
+
+    def gpu(self, number: int) -> dict[str, Any]:
+        """The status of a card's PhysicalGPU."""
+        found: dict[str, Any] = self.api.objects(resources.PHYSICAL_GPU)[gpu_name(number)]
+        return found.get("status") or {}
 
     def settings(self) -> Settings:
         return Settings(
