@@ -18,11 +18,11 @@ import msgspec
 
 from gpudeck import errors, logs
 from gpudeck.api import conditions
-from gpudeck.api.meta import Condition, ObjectReference
+from gpudeck.api.meta import Condition, Meta, ObjectReference
 from gpudeck.api.resource import ResourceClaim
 from gpudeck.api.resources import PHYSICAL_GPU, POD
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
-from gpudeck.controller.physicalgpu import holdings
+from gpudeck.controller.physicalgpu import holdings, occupancy
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.recording import Recorder
@@ -67,12 +67,14 @@ class Disruption:
         claims: Cache[ResourceClaim],
         held: holdings.Holdings,
         *,
+        gpus: Cache[PhysicalGPU],
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._claims = claims
         self._held = held
+        self._gpus = gpus
         self._now = now
         self._verdicts: dict[str, Verdict] = {}
         self._rested: dict[str, datetime.datetime] = {}
@@ -97,7 +99,12 @@ class Disruption:
         verdict = self._verdicts.get(name)
         if verdict is None:
             return None
-        pods = [pod for pod in self._pods(name) if (pod.uid, verdict.reason) not in verdict.told]
+        held = [*self._by_claim(name), *await self._by_plugin(name)]
+        pods = [
+            pod
+            for pod in {pod.uid: pod for pod in held}.values()
+            if (pod.uid, verdict.reason) not in verdict.told
+        ]
         if self._is_old(verdict) and not verdict.was_seen_to_change:
             # Whoever holds the card by now; pods that come later are told.
             verdict.told.update((pod.uid, verdict.reason) for pod in pods)
@@ -140,14 +147,25 @@ class Disruption:
                 _log.warning("Pod not told", pod=f"{pod.namespace}/{pod.name}", error=error)
             verdict.told.add((pod.uid, verdict.reason))
 
-    def _pods(self, name: str) -> Iterator[Pod]:
-        seen = set()
+    def _by_claim(self, name: str) -> Iterator[Pod]:
         for holder in self._held.of(name):
             claim = self._claims.objects.get(f"{holder.namespace}/{holder.name}")
             for pod in (claim.status.reserved_for if claim and claim.status else None) or ():
-                if pod.uid not in seen:
-                    seen.add(pod.uid)
-                    yield Pod(holder.namespace, pod.name, pod.uid)
+                yield Pod(holder.namespace, pod.name, pod.uid)
+
+    async def _by_plugin(self, name: str) -> list[Pod]:
+        """The pods that a device plugin names; the API server knows their UIDs."""
+        gpu = self._gpus.objects.get(name)
+        if gpu is None:
+            return []
+        found = []
+        for namespace, pod in {(each.namespace, each.pod) for each in occupancy.by_plugin(gpu)}:
+            try:
+                meta = (await self._client.get(POD, pod, Meta, namespace=namespace)).metadata
+            except errors.NotFoundError:
+                continue  # It has ended, and the kubelet has yet to say so.
+            found.append(Pod(namespace, pod, meta.uid or ""))
+        return sorted(found)
 
     def _rest(self, name: str) -> float:
         last = self._rested.get(name)

@@ -33,7 +33,7 @@ from gpudeck.controller.gpuclass import reconciler as class_reconciler
 from gpudeck.controller.gpuclass import shipped, shipping, tally, withholding
 from gpudeck.controller.modes import reconciler as mode_reconciler
 from gpudeck.controller.nodegroups.reconciler import NodeGroups
-from gpudeck.controller.physicalgpu import holdings
+from gpudeck.controller.physicalgpu import holdings, occupancy
 from gpudeck.controller.physicalgpu import reconciler as gpu_reconciler
 from gpudeck.controller.settings import Settings
 from gpudeck.host import certificates
@@ -124,7 +124,9 @@ class Controller:
         self._shipping = shipping.Shipping(
             client, self._classes, self._cards, self._held, choice=settings.partition_classes
         )
-        self._disruption = disruption.Disruption(client, self._recorder, self._claims, self._held)
+        self._disruption = disruption.Disruption(
+            client, self._recorder, self._claims, self._held, gpus=self._gpus
+        )
         self._pods_queue = Queue("disruption")
         self._modes = mode_reconciler.Modes(client, settings.default_mode)
         self._webhooks = webhooks.Webhooks(client, settings, self._classes, self._device_classes)
@@ -216,7 +218,8 @@ class Controller:
     def _gpu_changed(self, change: Change[PhysicalGPU]) -> None:
         self._gpu_queue.add(change.key)
         self._webhooks.gpu_changed(change)
-        if self._disruption.follow(change.key, change.new):
+        is_news = self._disruption.follow(change.key, change.new)
+        if is_news or (self._disruption.has_news(change.key) and _holders(change)):
             self._pods_queue.add(change.key)
         self._recount(change.old, change.new)
         if self._withheld.change(change.old, change.new):
@@ -294,6 +297,12 @@ class Controller:
         metrics.gpu_classes.labels("true").set(ready)
         metrics.gpu_classes.labels("false").set(len(self._classes.objects) - ready)
         return metrics.render()
+
+
+def _holders(change: Change[PhysicalGPU]) -> bool:
+    """Whether a change of a card is one of who has it from the device plugin."""
+    old, new = (occupancy.by_plugin(each) if each else [] for each in (change.old, change.new))
+    return bool(new) and old != new
 
 
 def _is_ready(found: GPUClass) -> bool:

@@ -73,6 +73,11 @@ def device_class(server: ApiServer, name: str) -> dict[str, Any] | None:
     return server.objects(DEVICE_CLASS).get(name)
 
 
+def class_status(server: ApiServer, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = server.objects(GPU_CLASS)[name].get("status", {})
+    return found
+
+
 def ready(server: ApiServer, name: str) -> dict[str, Any]:
     found = server.objects(GPU_CLASS)[name].get("status", {})
     return next((each for each in found.get("conditions", []) if each["type"] == "Ready"), {})
@@ -586,3 +591,35 @@ def own_writes(server: ApiServer, path: str = "") -> list[Any]:
         for each in server.writes
         if path in each.path and not re.search("/leases|/events|/sentinel", each.path)
     ]
+
+
+async def test_a_card_that_a_device_plugin_has_given_is_in_use_and_its_word_stays() -> None:
+    holder = {
+        "namespace": "t", "pod": "p", "container": "main", "resource": "nvidia.com/gpu",
+        "device": "GPU-1",
+    }  # fmt: skip
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, gpus.gpu(occupancy={"plugin": [holder]}))
+        async with controller(server):
+            await server.until(phase_is(server, "InUse"))
+            found = status(server)["occupancy"]
+            assert (found["state"], found["plugin"]) == ("Full", [holder])
+            owned = server.owners(PHYSICAL_GPU, CARD)["gpudeck-controller"]
+            assert not any("plugin" in each for each in owned)
+
+
+async def test_a_card_of_a_device_plugin_is_ready_and_nothing_for_claims() -> None:
+    card = gpus.gpu()
+    for each in card["status"]["conditions"]:
+        if each["type"] == "Published":
+            each["reason"] = "OfferedByDevicePlugin"
+    async with ApiServer() as server:
+        server.put(PHYSICAL_GPU, card)
+        server.put(GPU_CLASS, gpus.gpu_class("h100", requirements=H100))
+        async with controller(server):
+            await server.until(phase_is(server, "Ready"))
+            await server.until(
+                lambda: "free" in server.objects(GPU_CLASS)["h100"].get("status", {})
+            )
+            found = class_status(server, "h100")
+            assert (found["matching"]["gpus"], found["free"]) == (1, 0)

@@ -46,7 +46,13 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 def show(
-    server: ApiServer, status: str, reason: str = "Xid79", *, ago: float = 0.0, card: str = ""
+    server: ApiServer,
+    status: str,
+    reason: str = "Xid79",
+    *,
+    ago: float = 0.0,
+    card: str = "",
+    plugin: list[dict[str, str]] | None = None,
 ) -> None:
     """Give the card a condition HardwareHealthy that changed `ago` seconds ago."""
     gpu = gpus.gpu(address=card or gpus.ADDRESS, currentState={"uuid": "GPU-7"})
@@ -60,6 +66,8 @@ def show(
     gpu["status"]["conditions"] = [
         *found, condition | {"lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ")}
     ]  # fmt: skip
+    if plugin is not None:
+        gpu["status"]["occupancy"] = {"plugin": plugin}
     server.put(PHYSICAL_GPU, gpu)
 
 
@@ -106,6 +114,21 @@ async def test_every_pod_that_holds_a_part_of_a_sick_card_is_told(server: ApiSer
         "Card node-0-0000-1b-00-0 (GPU-7, NVIDIA H100 80GB HBM3, 0000:1b:00.0) on node node-0, "
         "which this pod holds, is unhealthy: Xid79: The card fell off the bus."
     )
+
+
+async def test_a_pod_that_has_the_card_from_a_device_plugin_is_told(server: ApiServer) -> None:
+    server.put(POD, {"metadata": {"name": "d", "namespace": "v", "uid": "uid-d"}})
+    holder = {"namespace": "v", "pod": "d", "container": "main", "resource": "nvidia.com/gpu"}
+    gone = holder | {"pod": "gone", "device": "GPU-7::1"}
+    async with controller(server):
+        show(server, "False", plugin=[holder | {"device": "GPU-7"}, gone])
+        await server.until(lambda: told(server) == [*SICK, ("v", "d", "CardUnhealthy")])
+        server.put(POD, {"metadata": {"name": "e", "namespace": "v", "uid": "uid-e"}})
+        late = [holder | {"device": "GPU-7"}, holder | {"pod": "e", "device": "GPU-7::2"}]
+        show(server, "False", plugin=late)
+        await server.until(lambda: ("v", "e", "CardUnhealthy") in told(server))
+        show(server, "True", plugin=late)
+        await server.until(lambda: ("v", "d", "CardRecovered") in told(server))
 
 
 async def test_recovery_is_told_as_well(server: ApiServer) -> None:

@@ -81,7 +81,9 @@ async def test_a_card_that_flaps_is_told_of_at_a_bounded_rate() -> None:
         claims.objects["t/c"] = claim
         held.change(None, claim)
         recorder = Recorder(client, "gpu-controller")
-        told = disruption.Disruption(client, recorder, claims, held, now=clock)
+        told = disruption.Disruption(
+            client, recorder, claims, held, gpus=Cache(client, PHYSICAL_GPU, PhysicalGPU), now=clock
+        )
         server.put(PHYSICAL_GPU, gpus.gpu())
         assert not told.follow(CARD, card())
         sick = card("Xid79", **SICK)

@@ -74,7 +74,7 @@ def of(gpu: PhysicalGPU, *, attended: bool) -> Standing | None:
     if status is None or phase.is_lost(gpu):
         return None
     held = _held(status.occupancy)
-    if not attended or not phase.is_published(gpu):
+    if not attended or not phase.is_for_claims(gpu):
         return Standing(held=held)
     support = status.capabilities.partition_support if status.capabilities else None
     model = models.of(support)

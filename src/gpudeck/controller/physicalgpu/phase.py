@@ -40,8 +40,18 @@ def is_lost(gpu: PhysicalGPU) -> bool:
 
 
 def is_published(gpu: PhysicalGPU) -> bool:
-    """Say whether the card is in a ResourceSlice of its node."""
+    """Say whether the card is offered to Kubernetes, in a ResourceSlice or by a device plugin."""
     return _status(gpu, conditions.PUBLISHED) == conditions.TRUE
+
+
+def is_for_claims(gpu: PhysicalGPU) -> bool:
+    """Say whether the card is in a ResourceSlice of its node."""
+    found = conditions.find(gpu.status.conditions if gpu.status else None, conditions.PUBLISHED)
+    return (
+        found is not None
+        and found.status == conditions.TRUE
+        and found.reason != conditions.OFFERED_BY_PLUGIN
+    )
 
 
 def is_usable(gpu: PhysicalGPU, *, attended: bool) -> bool:

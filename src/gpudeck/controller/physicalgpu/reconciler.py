@@ -12,6 +12,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 
+import msgspec
+
 from gpudeck import errors, logs
 from gpudeck.api import labels
 from gpudeck.api.meta import ObjectMeta
@@ -63,7 +65,10 @@ class Reconciler:
         return None
 
     async def _write(self, name: str, wanted: PhysicalGPUStatus) -> bool:
-        body = PhysicalGPU(metadata=ObjectMeta(name=name), status=wanted)
+        # Who has it from the device plugin is that one's to write.
+        ours = wanted.occupancy and msgspec.structs.replace(wanted.occupancy, plugin=None)
+        written = PhysicalGPUStatus(occupancy=ours, phase=wanted.phase)
+        body = PhysicalGPU(metadata=ObjectMeta(name=name), status=written)
         try:
             await self._client.apply(
                 PHYSICAL_GPU,

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from tests.support import gpus
 
 from gpudeck.api.v1alpha1.physicalgpu import (
     HeldMemory,
     HolderClaim,
+    HolderPod,
     Occupancy,
     PartitionSupport,
     PhysicalGPU,
@@ -86,3 +89,48 @@ def test_shares_hold_what_was_agreed() -> None:
     ]  # fmt: skip
     found = occupancy.of(card(), shares)
     assert (found.state, found.memory_mib) == ("Partial", HeldMemory(total=81559, used=8192))
+
+
+def given(*devices: str, **of_each: Any) -> Occupancy:
+    """The occupancy of a card whose devices of these ids a device plugin has given."""
+    found = card(memory_mib=40960)
+    assert found.status
+    assert found.status.capabilities
+    support = {"supported": True, "totalSlices": 7, "profiles": PROFILES}
+    found.status.capabilities.partition_support = msgspec.convert(support, PartitionSupport)
+    found.status.occupancy = Occupancy(
+        plugin=[
+            HolderPod(
+                namespace="t", pod=f"p{number}", container="main", resource="r", device=device,
+                **of_each,
+            )
+            for number, device in enumerate(devices)
+        ]
+    )  # fmt: skip
+    return occupancy.of(found, [])
+
+
+def test_a_card_that_a_device_plugin_gave_whole_is_full() -> None:
+    found = given("GPU-1")
+    assert (found.state, found.memory_mib) == ("Full", HeldMemory(total=40960, used=40960))
+    assert [each.pod for each in found.plugin or ()] == ["p0"]
+
+
+def test_replicas_fill_a_card_by_their_number() -> None:
+    some = given("GPU-1::0", "GPU-1::3", replicas=4)
+    assert (some.state, some.memory_mib) == ("Partial", HeldMemory(total=40960, used=20480))
+    assert given(*(f"GPU-1::{number}" for number in range(4)), replicas=4).state == "Full"
+    assert given("GPU-1::0").state == "Partial"
+
+
+def test_a_replica_with_a_limit_holds_that() -> None:
+    found = given("GPU-1::0", replicas=4, memory_mib=1024)
+    assert found.memory_mib == HeldMemory(total=40960, used=1024)
+
+
+def test_partitions_of_a_device_plugin_hold_their_own() -> None:
+    some = given("MIG-1", "MIG-2", profile="1g.10gb")
+    assert (some.state, some.memory_mib) == ("Partial", HeldMemory(total=40960, used=2 * 9856))
+    shared = given("MIG-1::0", profile="1g.10gb", replicas=2)
+    assert shared.memory_mib == HeldMemory(total=40960, used=4928)
+    assert given(*(f"MIG-{number}" for number in range(7)), profile="1g.10gb").state == "Full"
