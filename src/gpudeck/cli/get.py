@@ -16,7 +16,7 @@ import click
 from gpudeck.api import conditions, labels
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.cli import output, reading
-from gpudeck.explaining import cards, judging, leaving
+from gpudeck.explaining import cards, judging, leaving, plugins
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.world import World
 
@@ -99,6 +99,7 @@ def cards_(world: World, found: list[Card]) -> Rows:
             "memoryMiB": card.memory_mib,
             "uuid": card.uuid,
             "state": _state(card, world),
+            "offeredAs": sorted(card.offers),
             "heldBy": [holder.label for holder in card.holders],
             "exact": all(holder.is_exact for holder in card.holders),
         }
@@ -120,7 +121,10 @@ def _state(card: Card, world: World) -> str:
     if card.holders:
         if phase not in ("", "Ready", "InUse"):
             return phase
-        return "Partial" if leaving.free(card, card.devices, {}) else "Held"
+        is_left = any(plugins.free(card, each) for each in card.offers) or leaving.free(
+            card, card.devices, {}
+        )
+        return "Partial" if is_left else "Held"
     if phase in ("Ready", "InUse"):
         return "NotPublished" if cards.is_in_no_slice(card, world) else "Free"
     if card.gpu is not None:

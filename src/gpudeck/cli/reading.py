@@ -3,7 +3,7 @@
 
 Kinds that the server does not know count as empty (no gpudeck there, an older
 Kubernetes); kinds that the caller may not read are named. Pods are listed only
-where a device plugin hands out cards: elsewhere the claims say who holds them.
+where a device plugin other than ours hands out cards: elsewhere it is told who holds them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ async def world(client: Client) -> World:
     found.taint_rules = rules
     found.nodes, found.claims, found.slices = nodes, claims, _current(list(slices.values()))
     found.device_classes, found.gpu_classes, found.gpus = device_classes, gpu_classes, gpus
-    if any(cards.plugin_resources(node) for node in found.nodes.values()):
+    if cards.needs_pods(found):
         found.pods = await _all(client, found, POD, Pod)
     found.unreadable.sort()
     return found

@@ -206,19 +206,22 @@ class _Writer:
         self, wants: str, fitting: list[Verdict], free: list[Verdict]
     ) -> tuple[State, list[str]]:
         need = sum(each.count for each in self._asked.asks) - len(self._mine)
-        by_node = collections.Counter(each.card.node for each in free)
+        by_node: collections.Counter[str] = collections.Counter()
+        for each in free:
+            by_node[each.card.node] += each.free
         node, most = by_node.most_common(1)[0]
+        are = _devices_are if any(each.free > 1 for each in free) else _are
         if most < need:
             rest = f"; {_obstacles(fitting)}" if len(free) < len(fitting) else ""
             said = (
-                f"{wants} on one node, and at most {most} matching {_are(most)} free on any "
+                f"{wants} on one node, and at most {most} matching {are(most)} free on any "
                 f"node ({node}){rest}."
             )
             return State.TOO_FEW_ON_ONE_NODE, [said]
-        count = len(free)
-        first = f"{wants}, and {count} matching {_are(count)} free, {most} of them on node {node}."
+        count = sum(by_node.values())
+        first = f"{wants}, and {count} matching {are(count)} free, {most} of them on node {node}."
         if count == most:
-            first = f"{wants}, and {count} matching {_are(count)} free on node {node}."
+            first = f"{wants}, and {count} matching {are(count)} free on node {node}."
         return State.NOT_SCHEDULED_YET, [first, self._scheduler_says()]
 
     def _scheduler_says(self) -> str:
@@ -289,6 +292,10 @@ def _card(verdict: Verdict) -> str:
 
 def _are(count: int) -> str:
     return "card is" if count == 1 else "cards are"
+
+
+def _devices_are(count: int) -> str:
+    return "device is" if count == 1 else "devices are"
 
 
 def _list(parts: Iterable[str]) -> str:

@@ -223,6 +223,9 @@ def _offered_by_plugins(world: World) -> set[str]:
     for node in world.nodes.values():
         capacity = (node.status.capacity if node.status else None) or {}
         offered.update(name for name in capacity if is_plugin_resource(name))
+    for gpu in world.gpus.values():
+        told = (gpu.status.extended_resources if gpu.status else None) or ()
+        offered.update(each.resource for each in told)
     return offered
 
 

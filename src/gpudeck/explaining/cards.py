@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """All cards of the cluster in one list, whoever tells of them, and who holds each.
 
-Three sources, best first: PhysicalGPU objects; ResourceSlices of GPU drivers
-(gpudeck's without its objects, NVIDIA's `gpu.nvidia.com`); the device plugin, of
-which the API tells only how many cards a node has and what its pods asked for:
-there, which pod has which card of the node is a guess, and marked as such. A
-card that two sources tell of is one card.
+Three sources, best first: PhysicalGPU objects, in which gpudeck's device plugin says too who
+has what; ResourceSlices of GPU drivers (gpudeck's without its objects, NVIDIA's
+`gpu.nvidia.com`); any other device plugin, of which the API tells only how many cards a node
+has and what its pods asked for: there, which pod has which card of the node is a guess, and
+marked as such. A card that two sources tell of is one card.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from gpudeck.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
-from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
+from gpudeck.api.v1alpha1.physicalgpu import HolderPod, PhysicalGPU
 from gpudeck.devices.identities import PciAddress
 from gpudeck.explaining import asking
 from gpudeck.explaining.world import World, is_over, node_of
@@ -97,6 +98,12 @@ class Card:
     """False for a card beyond what the device plugin says is allocatable."""
     is_plugin_node: bool = False
     """Whether a device plugin hands out the cards of the node now."""
+    is_told: bool = False
+    """Whether that is gpudeck's, which tells of each card what it is offered as, and who has it."""
+    offers: dict[str, int] = dataclasses.field(default_factory=dict)
+    """By extended resource: devices of the card that the kubelet may give to somebody."""
+    given: dict[str, int] = dataclasses.field(default_factory=dict)
+    """By extended resource: devices of the card that containers have."""
     holders: list[Holder] = dataclasses.field(default_factory=list)
 
     @property
@@ -123,6 +130,8 @@ def all_of(world: World) -> list[Card]:
     places = {(card.node, card.address): card for card in found if card.address}
     for claim in world.claims.values():
         _hold(claim, by_device, places)
+    for card in found:
+        _told(card, world)
     for name, node in world.nodes.items():
         found += _from_plugin(name, node, [card for card in found if card.node == name], world)
     return sorted(found, key=lambda card: (card.node, card.address, card.name))
@@ -298,6 +307,45 @@ def _unpublished(result: AllocatedDevice, places: dict[tuple[str, str], Card]) -
 # The device plugin
 
 
+def _told(card: Card, world: World) -> None:
+    """Take over what the device plugin of the card's node says of it, if one does."""
+    status = card.gpu.status if card.gpu is not None else None
+    node = world.nodes.get(card.node)
+    mode = ((node.metadata.labels if node else None) or {}).get(labels.ACTIVE_MODE, "")
+    offers = (status.extended_resources if status else None) or []
+    if card.gpu is None or (not offers and mode != labels.MODE_DEVICE_PLUGIN):
+        return
+    card.is_plugin_node = card.is_told = True
+    for each in offers:
+        card.offers[each.resource] = each.devices if each.healthy is None else each.healthy
+    holders = (status.occupancy.plugin if status and status.occupancy else None) or []
+    for holder in holders:
+        card.given[holder.resource] = card.given.get(holder.resource, 0) + 1
+    for (namespace, pod), mine in _by_pod(holders).items():
+        card.holders.append(Holder(namespace, (pod,), part=_parts(mine)))
+
+
+def _by_pod(holders: list[HolderPod]) -> dict[tuple[str, str], list[HolderPod]]:
+    found: dict[tuple[str, str], list[HolderPod]] = collections.defaultdict(list)
+    for each in holders:
+        found[each.namespace, each.pod].append(each)
+    return found
+
+
+def _parts(mine: list[HolderPod]) -> str:
+    """What of the card a pod has: profiles and replicas; "" for all of it."""
+    counts = collections.Counter(
+        (each.profile or "", each.replicas if "::" in each.device else None) for each in mine
+    )
+    said = []
+    for (profile, replicas), count in sorted(counts.items(), key=str):
+        words = [f"{count}/{replicas}"] if replicas else []
+        words += ["of"] if replicas and profile else []
+        words += [profile if count == 1 or replicas else f"{count} {profile}"] if profile else []
+        said.append(" ".join(words))
+    return ", ".join(filter(None, said))
+
+
 def plugin_resources(node: Node) -> dict[str, int]:
     """Return how many devices of each kind NVIDIA's device plugin has on the node."""
     capacity = (node.status.capacity if node.status else None) or {}
@@ -308,10 +356,20 @@ def plugin_resources(node: Node) -> dict[str, int]:
     }
 
 
+def needs_pods(world: World) -> bool:
+    """Whether a node has a device plugin that does not tell who has which card."""
+    told = {
+        (each.metadata.labels or {}).get(labels.NODE, "")
+        for each in world.gpus.values()
+        if each.status is not None and each.status.extended_resources
+    }
+    return any(plugin_resources(node) for name, node in world.nodes.items() if name not in told)
+
+
 def _from_plugin(name: str, node: Node, known: list[Card], world: World) -> list[Card]:
     """Give the pods of the node's device plugin cards, and return the cards nobody else told of."""
     offered = plugin_resources(node)
-    if not offered:
+    if not offered or any(card.is_told for card in known):
         return []
     new = [] if known else _anonymous(name, node, offered)
     cards = known or new

@@ -14,7 +14,7 @@ from gpudeck.api import attributes, conditions, labels, names, quantities
 from gpudeck.api.core import Pod
 from gpudeck.api.meta import Condition
 from gpudeck.api.resource import DeviceTaint
-from gpudeck.explaining import cards, leaving, matching, placing
+from gpudeck.explaining import cards, leaving, matching, placing, plugins
 from gpudeck.explaining.asking import Ask, Asked
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.matching import Match
@@ -33,6 +33,8 @@ class Verdict:
     detail: str = ""
     unknown: list[str] = dataclasses.field(default_factory=list)
     """CEL terms of the class that were not understood."""
+    free: int = 1
+    """Where it matches: how many devices that would do the pod could get of it."""
 
 
 class Judge:
@@ -58,13 +60,14 @@ class Judge:
             return Verdict(card, Reason.DOES_NOT_MATCH_CLASS, match.missed)
         reason, detail = (
             self._node(card.node)
-            or _state(card)
+            or _state(card, match)
             or match.obstacle
             or self._cordoned(card, match)
             or _held(card, match)
             or _offered(card, match, self._world)
         ) or (Reason.MATCHES, "")
-        return Verdict(card, reason, detail, match.unknown)
+        count = plugins.free(card, match.resource) if match.resource else 1
+        return Verdict(card, reason, detail, match.unknown, free=count)
 
     def _held_by_pod(self, card: Card) -> str:
         meta = self._pod.metadata
@@ -127,7 +130,7 @@ def _is_unknown(card: Card) -> bool:
     return status is None or status.capabilities is None
 
 
-def _state(card: Card) -> Obstacle | None:
+def _state(card: Card, match: Match) -> Obstacle | None:
     """Return what is wrong with the card itself."""
     if card.gpu is not None:
         driver = _condition(card, conditions.DRIVER_READY)
@@ -136,7 +139,9 @@ def _state(card: Card) -> Obstacle | None:
         if driver.status != conditions.TRUE:
             return Reason.DRIVER_NOT_READY, _why(driver)
         healthy = _condition(card, conditions.HARDWARE_HEALTHY)
-        if healthy is not None and healthy.status == conditions.FALSE:
+        # Of a card that is partitioned, those that the fault does not concern are still given.
+        is_given = bool(match.resource and card.offers.get(match.resource))
+        if healthy is not None and healthy.status == conditions.FALSE and not is_given:
             return Reason.NOT_HEALTHY, _why(healthy)
     if not card.is_offered:
         return Reason.NOT_HEALTHY, "its device plugin does not count it as allocatable"
@@ -156,6 +161,8 @@ def _tainted(card: Card) -> Obstacle | None:
 
 def _held(card: Card, match: Match) -> Obstacle | None:
     """Return who holds the card, or what of it the pod needs; one free device is enough."""
+    if match.resource:
+        return plugins.obstacle(card, match.resource)
     if match.devices:
         if leaving.free(card, match.devices, match.amounts):
             return None

@@ -20,7 +20,7 @@ from gpudeck.api.resource import Device
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.errors import InvalidError
-from gpudeck.explaining import cards, partitioning
+from gpudeck.explaining import cards, partitioning, plugins
 from gpudeck.explaining.asking import Ask, Option
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.reasons import Obstacle
@@ -38,6 +38,8 @@ class Match:
     """DRA devices of the card that match; none where only what gpudeck says of it is known."""
     amounts: dict[str, int] = dataclasses.field(default_factory=dict)
     """What is needed of them."""
+    resource: str = ""
+    """The name by which gpudeck's device plugin would give something of the card."""
     obstacle: Obstacle | None = None
     """Why the card has no device that matches, although it could have one."""
 
@@ -56,6 +58,8 @@ def card_for(ask: Ask, card: Card, world: World) -> Match:
 
 
 def _by_plugin(resource: str, card: Card, world: World) -> Match:
+    if card.is_told:
+        return Match(missed=plugins.missed(card, resource), resource=resource)
     offered = cards.plugin_resources(world.nodes[card.node])
     if resource in offered:
         return Match()
@@ -63,7 +67,7 @@ def _by_plugin(resource: str, card: Card, world: World) -> Match:
 
 
 def _option(option: Option, card: Card, world: World) -> Match:
-    if card.source is cards.Source.DEVICE_PLUGIN:
+    if card.source is cards.Source.DEVICE_PLUGIN or (card.is_told and not card.devices):
         return Match(missed="the device plugin hands it out, and classes are for DRA")
     gpu_class = world.gpu_classes.get(option.class_name)
     if gpu_class is not None:

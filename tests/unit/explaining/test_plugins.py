@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a pod waits on nodes whose cards gpudeck's device plugin hands out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from tests.support import make
+
+from gpudeck.api.core import Pod
+from gpudeck.cli import get
+from gpudeck.explaining import answering, cards
+from gpudeck.explaining.answering import Answer, State
+from gpudeck.explaining.world import Placement
+
+GPU, SHARED, SMALL = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
+MODE = {"gpu.deckhouse.io/active-mode": "device-plugin"}
+
+
+def explain(pod: make.Object, *objects: make.Object) -> Answer:
+    answer = answering.explain(
+        msgspec.convert(pod, Pod), msgspec.convert(pod, Placement), make.world(pod, *objects)
+    )
+    assert sum(answer.counts.values()) == len(answer.verdicts)
+    return answer
+
+
+def node(name: str = "node-0", **capacity: int) -> make.Object:
+    offered = {"nvidia.com/" + each.replace("_", "."): str(n) for each, n in capacity.items()}
+    return make.node(name, labels=MODE, capacity=offered)
+
+
+def card(
+    index: int,
+    resource: str = GPU,
+    devices: int = 1,
+    *,
+    healthy: int | None = None,
+    holders: tuple[tuple[str, str], ...] = (),
+    conditions: tuple[make.Object, ...] = (),
+    **facts: Any,
+) -> make.Object:
+    """A card that is offered so; `holders` are pods with the devices that they have."""
+    made = make.card(index, conditions=conditions)
+    offered: make.Object = {"resource": resource, "devices": devices}
+    if healthy is not None:
+        offered["healthy"] = healthy
+    made["status"]["extendedResources"] = [offered] if devices else []
+    made["status"]["occupancy"] = {
+        "plugin": [
+            {"namespace": "default", "pod": pod, "container": "main", "resource": resource,
+             "device": device, **facts}
+            for pod, device in holders
+        ]
+    }  # fmt: skip
+    return made
+
+
+def asker(resource: str, count: int = 1) -> make.Object:
+    return make.pod(limits={resource: count})
+
+
+def test_who_holds_which_card_is_known() -> None:
+    answer = explain(
+        asker(GPU),
+        node(gpu=2),
+        card(0, holders=(("a", "GPU-0"),)),
+        card(1, holders=(("b", "GPU-1"),)),
+    )
+    assert answer.state is State.NO_CARD_IS_FREE
+    assert answer.counts == {"HeldByPod": 2}
+    assert [each.detail for each in answer.verdicts] == ["default/a", "default/b"]
+    assert answer.sentences == [
+        "Pod default/asker waits for 1 card by nvidia.com/gpu: all 2 matching cards are held by "
+        "other pods (default/a and default/b)."
+    ]
+
+
+def test_a_pod_of_the_device_plugin_holds_this_card_and_no_other() -> None:
+    pod = make.pod("a", limits={GPU: 1}, node_name="node-0", phase="Running")
+    answer = explain(pod, node(gpu=2), card(0), card(1, holders=(("a", "GPU-1"),)))
+    assert answer.state is State.HOLDS
+    assert answer.counts == {"HeldByThisPod": 1, "Matches": 1}
+    assert answer.verdicts[1].detail == "by the device plugin"
+
+
+def test_cards_that_the_config_offers_by_another_name_do_not_match() -> None:
+    answer = explain(asker(GPU), node(gpu=0, gpu_shared=4), card(0, SHARED, 4))
+    assert answer.state is State.NO_CARD_MATCHES
+    assert answer.verdicts[0].detail == (
+        "its node's device plugin offers it as nvidia.com/gpu.shared"
+    )
+
+
+def test_a_card_with_a_share_left_matches() -> None:
+    held = (("a", "GPU-0::0"), ("b", "GPU-0::1"))
+    shared = card(0, SHARED, 4, holders=held, replicas=4)
+    answer = explain(asker(SHARED, 2), node(gpu_shared=4), shared)
+    assert answer.state is State.NOT_SCHEDULED_YET
+    assert answer.sentences[0].endswith("and 2 matching devices are free on node node-0.")
+    answer = explain(asker(SHARED, 3), node(gpu_shared=4), shared)
+    assert answer.state is State.TOO_FEW_ON_ONE_NODE
+
+
+def test_a_card_whose_shares_are_all_held_is_held() -> None:
+    held = tuple((f"p{number}", f"GPU-0::{number}") for number in range(2))
+    answer = explain(asker(SHARED), node(gpu_shared=2), card(0, SHARED, 2, holders=held))
+    assert answer.counts == {"HeldByPod": 1}
+    assert answer.verdicts[0].detail == "default/p0, default/p1"
+
+
+def test_a_card_that_waits_for_a_pod_of_the_config_before_is_held() -> None:
+    waiting = card(0, SHARED, 4, healthy=0, holders=(("a", "GPU-0"),))
+    waiting["status"]["occupancy"]["plugin"][0]["resource"] = GPU
+    answer = explain(asker(SHARED), node(gpu_shared=4), waiting)
+    assert answer.counts == {"HeldByPod": 1}
+
+
+def test_a_sick_card_is_not_healthy_unless_parts_of_it_are() -> None:
+    sick = (make.condition("HardwareHealthy", "False", "Xid79", "It fell off the bus."),)
+    answer = explain(asker(GPU), node(gpu=1), card(0, healthy=0, conditions=sick))
+    assert answer.counts == {"NotHealthy": 1}
+    parts = card(0, SMALL, 7, healthy=6, conditions=sick)
+    answer = explain(asker(SMALL), make.node(labels=MODE, capacity={SMALL: "7"}), parts)
+    assert answer.counts == {"Matches": 1}
+
+
+def test_a_card_of_which_nothing_is_offered_says_why() -> None:
+    why = "0000:1b:00.0: MIG is enabled and the card has no partition."
+    published = (make.condition("Published", "False", "CardNotPartitioned", why),)
+    answer = explain(asker(GPU), node(gpu=1), card(0), card(1, devices=0, conditions=published))
+    assert answer.counts == {"NotPublished": 1, "Matches": 1}
+    assert answer.verdicts[1].detail == f"CardNotPartitioned: {why}"
+
+
+def test_a_resource_that_no_node_has_is_named_with_the_nearest() -> None:
+    answer = explain(asker("nvidia.com/mig-1g.5gb"), node(), card(0, SMALL, 7))
+    assert answer.state is State.NAMES_WHAT_IS_NOT_THERE
+    assert "did you mean nvidia.com/mig-1g.10gb?" in answer.sentences[0]
+
+
+def test_a_claim_gets_no_card_of_a_device_plugin() -> None:
+    pod = make.pod(claims=["c"])
+    objects = (node(gpu=1), card(0), make.claim("c"), *make.classes("h100"))
+    answer = explain(pod, *objects)
+    assert answer.state is State.NO_CARD_MATCHES
+    assert "classes are for DRA" in answer.verdicts[0].detail
+
+
+def test_get_shows_holders_and_what_a_card_is_offered_as() -> None:
+    held = (("a", "GPU-0::0"), ("a", "GPU-0::1"))
+    world = make.world(node(gpu_shared=8), card(0, SHARED, 4, holders=held, replicas=4),
+                       card(1, SHARED, 4))  # fmt: skip
+    first, second = get.cards_(world, cards.all_of(world))
+    assert (first["heldBy"], first["offeredAs"]) == (["default/a (2/4)"], [SHARED])
+    assert (first["state"], second["state"], first["exact"]) == ("Partial", "Free", True)
+    assert not cards.needs_pods(world)
+
+
+def test_partitions_of_a_pod_are_named_by_profile() -> None:
+    held = (("a", "MIG-0"), ("b", "MIG-1"), ("b", "MIG-2"))
+    world = make.world(node(), card(0, SMALL, 7, holders=held, profile="1g.10gb"))
+    (found,) = cards.all_of(world)
+    assert [each.label for each in found.holders] == [
+        "default/a (1g.10gb)",
+        "default/b (2 1g.10gb)",
+    ]
