@@ -8,7 +8,7 @@
 
 It stores any resource, and does what gpudeck needs of Kubernetes 1.37: paged lists,
 watches with bookmarks, create, server-side apply with field ownership, merge
-patches, status subresources, preconditions, finalizers. It knows no schemas,
+patches, status subresources, preconditions, finalizers, evictions. It knows no schemas,
 defaults, admission, RBAC or garbage collection. tests/contract/kube runs one suite
 on it and on a real kube-apiserver.
 """
@@ -36,6 +36,8 @@ from gpudeck.api.resources import Resource
 from gpudeck.kube import client
 
 VERSION = {"major": "1", "minor": "37", "gitVersion": "v1.37.2"}
+BUDGETS = ("policy", "poddisruptionbudgets")
+"""A budget allows what its `status.disruptionsAllowed` says, as its controller would write it."""
 LIMIT_SECONDS = 10.0
 """How long `until` waits before the test fails."""
 
@@ -98,7 +100,7 @@ class ApiServer:
         self.tokens: set[str] | None = None
         """Bearer tokens that are let in; None lets everybody in."""
         self.served = {(each.group, each.plural) for each in vars(resources).values()
-                       if isinstance(each, resources.Resource)}  # fmt: skip
+                       if isinstance(each, resources.Resource)} | {BUDGETS}  # fmt: skip
         """Group and plural of the kinds that are there; others answer 404, as without a CRD.
         All of `gpudeck.api.resources` at first; `put` adds."""
         self._tls, self._port = tls, port
@@ -326,13 +328,32 @@ class ApiServer:
         if request.query.get("dryRun"):
             return self._dry_run(request, target, body)
         if request.method == "POST":
-            return self._create(request, target, body)
+            is_eviction = target.subresource == "eviction"
+            return self._evict(target, body) if is_eviction else self._create(request, target, body)
         if request.method == "DELETE":
             wanted = (body or {}).get("preconditions") or {}
             uid, version = wanted.get("uid"), wanted.get("resourceVersion")
             gone = self.store.delete(target.kind, target.key, uid=uid, version=version)
             return web.json_response(gone)
         return web.json_response(self._write(request, target, body))
+
+    def _evict(self, target: Target, body: Any) -> web.Response:
+        """Delete a pod, unless a budget that chooses it allows no disruption now."""
+        pod = self.store.get(target.kind, target.key)
+        wanted = (body.get("deleteOptions") or {}).get("preconditions") or {}
+        if wanted.get("uid") not in (None, pod["metadata"]["uid"]):
+            raise apistore.RefusedError(409, "Conflict", "the UID in the precondition is another's")
+        phase = pod.get("status", {}).get("phase")
+        for budget in self.store.all(BUDGETS).values():
+            selector = (budget["spec"].get("selector") or {}).get("matchLabels") or {}
+            known = pod["metadata"].get("labels") or {}
+            fits = selector.items() <= known.items() and phase == "Running"
+            if budget["metadata"]["namespace"] == target.namespace and fits:
+                if not budget.get("status", {}).get("disruptionsAllowed", 0):
+                    return _over_budget(target, budget)
+                budget["status"]["disruptionsAllowed"] -= 1
+        self.store.delete(target.kind, target.key)
+        return web.json_response({"kind": "Status", "status": "Success"}, status=201)
 
     def _dry_run(self, request: web.Request, target: Target, body: Any) -> web.Response:
         if request.method == "POST":
@@ -510,6 +531,27 @@ class ApiServer:
     def _wake_all(self) -> None:
         for stream in self._streams:
             stream.wake.set()
+
+
+def _over_budget(target: Target, budget: dict[str, Any]) -> web.Response:
+    said = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+        "reason": "TooManyRequests",
+        "code": 429,
+        "details": {
+            "causes": [
+                {
+                    "reason": "DisruptionBudget",
+                    "message": f"The disruption budget {budget['metadata']['name']} needs 1 "
+                    "healthy pods and has 1 currently",
+                }
+            ]
+        },
+    }
+    return web.json_response(said, status=429)
 
 
 def _event(record: apistore.Record, target: Target, chosen: selecting.Test) -> bytes | None:

@@ -15,12 +15,17 @@ PARTITIONING_APPLIED = "PartitioningApplied"
 PUBLISHED = "Published"
 READY = "Ready"
 
+MODE_ACTIVE = "GPUModeActive"
+"""On Node: whether its cards are handed out in the mode that is wanted, or what is waited for."""
+
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 OFFERED_BY_PLUGIN = "OfferedByDevicePlugin"
 """Reason of Published=True: the device plugin of the node offers the card, and no DRA driver."""
 PARTS_WITHHELD = "PartsWithheld"
 """Reason of Published: the API server does not let parts of the card be offered safely."""
+MODE_CHANGING = "ModeChanging"
+"""Reason of Published=False: the node of the card changes its mode."""
 PARTS_UNGUARDED = (
     "the API server does not keep the fields of ResourceSlices that guard parts of a card "
     "(Kubernetes does from 1.36)"

@@ -41,6 +41,7 @@ class NodeCondition(Wire):
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
 
 
 class NodeStatus(Wire):

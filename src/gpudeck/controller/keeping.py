@@ -11,8 +11,8 @@ import functools
 import sys
 
 from gpudeck.api import conditions, labels
-from gpudeck.api.core import Pod, PodSpec
-from gpudeck.api.meta import Condition, Meta, ObjectMeta
+from gpudeck.api.core import Node, NodeSpec, NodeStatus, Pod, PodSpec
+from gpudeck.api.meta import Condition, ObjectMeta
 from gpudeck.api.resource import (
     AllocatedDevice,
     AllocatedDevices,
@@ -125,21 +125,29 @@ def _interned(text: str | None) -> str | None:
     return None if text is None else sys.intern(text)
 
 
-def node(found: Meta) -> Meta | None:
-    """Return a Node's labels, and what else gpudeck says on it, if it has to do with cards."""
+def node(found: Node) -> Node | None:
+    """Return a Node's labels and what else gpudeck says on it; None if it has nothing of ours."""
     meta = found.metadata
-    known = {name: text for name, text in (meta.annotations or {}).items() if _is_ours(name)}
-    if not known and not any(map(_is_ours, meta.labels or ())):
+    notes = {name: text for name, text in (meta.annotations or {}).items() if _is_ours(name)}
+    taints = [
+        each
+        for each in (found.spec.taints if found.spec else None) or ()
+        if each.key == labels.MODE_CHANGE
+    ]
+    said = [
+        each
+        for each in (found.status.conditions if found.status else None) or ()
+        if each.type == conditions.MODE_ACTIVE
+    ]
+    if not (notes or taints or said or any(map(_is_ours, meta.labels or ()))):
         return None
-    return Meta(
+    known = {sys.intern(name): sys.intern(text) for name, text in (meta.labels or {}).items()}
+    return Node(
         metadata=ObjectMeta(
-            name=meta.name,
-            uid=meta.uid,
-            labels={sys.intern(name): sys.intern(text) for name, text in meta.labels.items()}
-            if meta.labels
-            else None,
-            annotations=known or None,
-        )
+            name=meta.name, uid=meta.uid, labels=known or None, annotations=notes or None
+        ),
+        spec=NodeSpec(taints=taints) if taints else None,
+        status=NodeStatus(conditions=said) if said else None,
     )
 
 

@@ -15,12 +15,13 @@ import socket
 from typing import Any
 
 from gpudeck import errors, logs
-from gpudeck.api import conditions, labels
-from gpudeck.api.core import Pod
+from gpudeck.api import conditions, labels, names
+from gpudeck.api.core import Node, Pod
 from gpudeck.api.resource import DeviceClass, ResourceClaim
 from gpudeck.api.resources import (
     DEVICE_CLASS,
     GPU_CLASS,
+    NODE,
     PHYSICAL_GPU,
     POD,
     RESOURCE_CLAIM,
@@ -29,8 +30,10 @@ from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller import attendance, disruption, events, keeping, metrics
 from gpudeck.controller.admission import webhooks
+from gpudeck.controller.draining import reconciler as drain_reconciler
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
 from gpudeck.controller.gpuclass import shipped, shipping, tally, withholding
+from gpudeck.controller.modes import looking, writing
 from gpudeck.controller.modes import reconciler as mode_reconciler
 from gpudeck.controller.nodegroups.reconciler import NodeGroups
 from gpudeck.controller.physicalgpu import holdings, occupancy
@@ -128,9 +131,9 @@ class Controller:
             client, self._recorder, self._claims, self._held, gpus=self._gpus
         )
         self._pods_queue = Queue("disruption")
-        self._modes = mode_reconciler.Modes(client, settings.default_mode)
+        self._follow_nodes()
         self._webhooks = webhooks.Webhooks(client, settings, self._classes, self._device_classes)
-        self._node_groups = NodeGroups(client, settings, report)
+        self._node_groups = NodeGroups(client, settings, report, self._nodes)
         self._elector = Elector(
             client,
             name="gpu-controller",
@@ -138,6 +141,21 @@ class Controller:
             identity=identity,
         )
         self._subscribe()
+
+    def _follow_nodes(self) -> None:
+        """Make what follows the Nodes."""
+        client, settings = self._client, self._settings
+        self._nodes = Cache(client, NODE, Node, keep=keeping.node)
+        self._draining = drain_reconciler.Draining(client, self._recorder, self._nodes)
+        self._modes = mode_reconciler.Modes(
+            client,
+            self._nodes,
+            looking.Looker(client, settings.namespace or client.namespace, self._claims_on),
+            writing.Writer(client, self._recorder),
+            policy=mode_reconciler.Policy(
+                settings.default_mode, settings.mode_changes, settings.mode_seconds
+            ),
+        )
 
     async def run(self) -> None:
         """Run every part until one of them fails."""
@@ -153,7 +171,7 @@ class Controller:
 
     def _caches(self) -> tuple[Cache[Any], ...]:
         own = (self._pods, self._gpus, self._claims, self._classes, self._device_classes)
-        return (*own, self._modes.cache)
+        return (*own, self._nodes)
 
     async def _health(self) -> None:
         await serving.health(self._settings.health_port, lambda: "")
@@ -197,6 +215,7 @@ class Controller:
             group.create_task(self._webhooks.lead(), name="webhooks")
             group.create_task(self._modes.lead(), name="modes")
             group.create_task(self._node_groups.lead(), name="nodegroups")
+            group.create_task(self._draining.lead(), name="draining")
 
     async def _reconcile_class(self, name: str) -> float | None:
         if name == _ALL:
@@ -248,6 +267,14 @@ class Controller:
             self._recount(gpu, gpu, was_attended=not attended)
             self._gpu_queue.add(name)
 
+    def _claims_on(self, node: str) -> set[str]:
+        """The claims that hold devices of a node's cards."""
+        return {
+            f"{holder.namespace}/{holder.name}"
+            for card in self._attendance.cards(names.node_label(node))
+            for holder in self._held.of(card)
+        }
+
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
         profiles = self._held.profiles
         touched = self._held.change(change.old, change.new)
@@ -290,6 +317,7 @@ class Controller:
         metrics.waiting.labels("disruption").set(len(self._pods_queue))
         metrics.waiting.labels("modes").set(len(self._modes.queue))
         metrics.waiting.labels("nodegroups").set(len(self._node_groups.queue))
+        metrics.waiting.labels("draining").set(len(self._draining.queue))
         for phase, count in self._cards.phases.items():
             if phase:
                 metrics.cards.labels(phase).set(count)

@@ -43,4 +43,12 @@ class Settings(KubeSettings):
         "",
         "ConfigMap with the templates of the DaemonSets of node groups; empty leaves nodes alone.",
     )
+    mode_changes: int = setting(
+        1,
+        "Nodes that change their mode at the same time because --default-mode has changed; those "
+        "with the label do not count.",
+    )
+    mode_seconds: float = setting(
+        600.0, "How long a node may take for another mode before an Event says so, in seconds."
+    )
     workers: int = setting(8, "PhysicalGPUs that are written at the same time.")

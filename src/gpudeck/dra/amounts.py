@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from gpudeck import logs
 from gpudeck.api import labels, quantities, resources
-from gpudeck.api.meta import Meta, ObjectMeta
+from gpudeck.api.core import Node, NodeSpec
+from gpudeck.api.meta import ObjectMeta
 from gpudeck.dra import events, offering
 from gpudeck.errors import InvalidError
 from gpudeck.kube import client, watching
@@ -24,7 +25,8 @@ _ALLOWED = "a Kubernetes quantity of at least 1Mi, such as 4Gi"
 
 
 class Amounts:
-    """Follows the label of one Node; `cache.run` must run. `switching` reads the same cache."""
+    """Follows the label of one Node; `cache.run` must run. `switching` and `withdrawing` read
+    the same cache."""
 
     def __init__(
         self,
@@ -41,9 +43,9 @@ class Amounts:
         self.cache = Cache(
             api,
             resources.NODE,
-            Meta,
+            Node,
             field_selector=f"metadata.name={node_name}",
-            keep=_labels_alone,
+            keep=_trimmed,
         )
         self.cache.subscribe(self._changed)
 
@@ -55,7 +57,7 @@ class Amounts:
         """Call back when the amount has changed."""
         self._listeners.append(changed)
 
-    def _changed(self, change: watching.Change[Meta]) -> None:
+    def _changed(self, change: watching.Change[Node]) -> None:
         wanted = self._wanted(change.new)
         if wanted == self._current:
             return
@@ -64,7 +66,7 @@ class Amounts:
         for listener in self._listeners:
             listener()
 
-    def _wanted(self, node: Meta | None) -> int:
+    def _wanted(self, node: Node | None) -> int:
         text = (node.metadata.labels or {}).get(labels.SHARE_MEMORY) if node else None
         if text is None:
             return self._default
@@ -91,8 +93,16 @@ def parse(text: str, field: str) -> int:
     return amount
 
 
-def _labels_alone(node: Meta) -> Meta:
+def _trimmed(node: Node) -> Node:
     """What the plugin reads of a Node, so that the kubelet's reports of its state wake nobody."""
     found = node.metadata.labels or {}
     kept = {each: found[each] for each in (labels.SHARE_MEMORY, labels.MIG_MODE) if each in found}
-    return Meta(metadata=ObjectMeta(name=node.metadata.name, labels=kept or None))
+    taints = [
+        each
+        for each in (node.spec.taints if node.spec else None) or ()
+        if each.key == labels.MODE_CHANGE
+    ]
+    return Node(
+        metadata=ObjectMeta(name=node.metadata.name, labels=kept or None),
+        spec=NodeSpec(taints=taints) if taints else None,
+    )

@@ -31,6 +31,7 @@ from gpudeck.dra import (
     reporting,
     server,
     switching,
+    withdrawing,
 )
 from gpudeck.dra.settings import Settings
 from gpudeck.errors import BusyError, GpudeckError, InvalidError
@@ -111,7 +112,9 @@ class Plugin:
             policy=publishing.Policy(
                 shares=self.amounts.policy, effect=self.settings.unhealthy_effect
             ),
+            leaving=lambda: withdrawing.is_leaving(self.amounts.cache.objects.get(node)),
         )
+        self.amounts.cache.subscribe(lambda _: self.publisher.wake())
         self.amounts.subscribe(self.publisher.wake)
         self.reporter = reporting.Reporter(api, adapter, self.publisher, node)
         self.switcher = switching.Switcher(

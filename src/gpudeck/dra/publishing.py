@@ -63,13 +63,17 @@ class Publisher:
         held: Callable[[], frozenset[str]] = frozenset,
         kept_off: Callable[[], frozenset[PciAddress] | None] = frozenset,
         policy: Policy | None = None,
+        leaving: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`leaving` says whether the node is to offer nothing any more (`withdrawing`)."""
         self.published: dict[str, resource.Device] | None = None
         """The devices that the API server holds, by name; None until something is known."""
         self.rejection = ""
         """Why the API server does not take our slices; empty while it does."""
         self.withheld: frozenset[str] = frozenset()
         """The cards, by whole device, of which it does not let us offer parts."""
+        self.is_withdrawn = False
+        """Whether the offer was taken away because the node leaves DRA mode."""
         self._api = api
         self._adapter = adapter
         self._events = node_events
@@ -83,6 +87,7 @@ class Publisher:
         self._held = held
         self._kept_off = kept_off
         self._policy = policy or Policy()
+        self._leaving = leaving
         self._parts: frozenset[str] = frozenset()
         self._released: dict[str, float] = {}
         """When a device was last seen held, in the loop's time."""
@@ -136,6 +141,10 @@ class Publisher:
         self.wake()
 
     async def _publish(self, key: str) -> float | None:
+        self.is_withdrawn = self._leaving()
+        if self.is_withdrawn:
+            await self._withdraw()
+            return None
         cards = self._adapter.cards
         if cards is None:
             return None
@@ -159,6 +168,12 @@ class Publisher:
         self._report({device.name: device for device in wanted.devices}, "")
         # What was given back a moment ago is looked at again when it counts no more.
         return RELEASED_SECONDS if ours != self._held() else self._rehearsal.again_seconds()
+
+    async def _withdraw(self) -> None:
+        """Take all slices away; what is known of the devices stays, for claims that have them."""
+        for obsolete in list(self._existing.values()):
+            await self._delete(obsolete)
+        self._report(self.published or {}, "")
 
     def ours(self) -> frozenset[str]:
         """The devices that claims of this node hold, or held until a moment ago."""

@@ -100,6 +100,7 @@ class Reporter:
                 self._pool,
                 rejection=self._publisher.rejection,
                 parts_withheld=_device_of(gpu) in self._publisher.withheld,
+                is_withdrawn=self._publisher.is_withdrawn,
                 applied=self.applied().get(_device_of(gpu)),
             )
             await self._writer.write(gpu, wanted, labels.MANAGER_PUBLISHER)

@@ -18,6 +18,7 @@ from gpudeck.dra import offering
 from gpudeck.statuses import cards
 
 _WITHHELD = "Withheld"
+_LEAVING = "The node leaves DRA mode: new claims get no card here."
 
 
 def published_status(
@@ -27,12 +28,14 @@ def published_status(
     *,
     rejection: str = "",
     parts_withheld: bool = False,
+    is_withdrawn: bool = False,
     applied: Condition | None = None,
 ) -> physicalgpu.PhysicalGPUStatus:
     """The fields of the manager gpudeck-dra-plugin: the condition Published, and `applied`.
 
     `rejection` is why the API server takes no slices at all, empty if it does;
     `parts_withheld` says that it does not let wanted or held parts of the card be offered;
+    `is_withdrawn` that the node leaves DRA mode;
     `applied` is the condition PartitioningApplied, None where no mode was chosen for the card.
     """
     condition = _published(card, published, pool)
@@ -40,6 +43,8 @@ def published_status(
         condition = _without_parts(condition)
     if rejection and condition.reason == _WITHHELD:
         condition = cards.not_published("ResourceSlicesRejected", rejection)
+    if is_withdrawn:
+        condition = cards.not_published(conditions.MODE_CHANGING, _LEAVING)
     return physicalgpu.PhysicalGPUStatus(conditions=[condition, *([applied] if applied else [])])
 
 

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import names, resource, resources
-from gpudeck.api.meta import Condition, Meta
+from gpudeck.api.core import Node
+from gpudeck.api.meta import Condition
 from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import adapters, allocations, events, ledger, modes, offering
@@ -84,7 +85,7 @@ class Switcher:
         node_events: events.NodeEvents,
         *,
         node_name: str,
-        node: Cache[Meta],
+        node: Cache[Node],
         gpus: Cache[physicalgpu.PhysicalGPU],
     ) -> None:
         self.kept_off: frozenset[PciAddress] | None = None

@@ -19,6 +19,8 @@ from gpudeck.api.meta import Wire
 
 NOT_SERVED = "ResourceNotServed"
 """Reason of a NotFoundError for a kind that the server does not know (no CRD, older server)."""
+DISRUPTION_BUDGET = "DisruptionBudget"
+"""Reason of an UnavailableError for an eviction that a PodDisruptionBudget does not allow now."""
 UNAUTHORIZED = "Unauthorized"
 """Reason of a ForbiddenError for a caller whom the server does not know."""
 
@@ -74,7 +76,12 @@ def error_of(
     """Return the error for an answer `code`; `what` is the method and the path."""
     message = f"{what}: {status.message or f'HTTP status {code}'}"
     if code == 429 or code >= 500:
-        return errors.UnavailableError(message, after_seconds=_after(status, headers or {}))
+        after = _after(status, headers or {})
+        budget = _budget(status)
+        if budget is None:
+            return errors.UnavailableError(message, after_seconds=after)
+        message = f"{message} {budget}".rstrip()
+        return errors.UnavailableError(message, reason=DISRUPTION_BUDGET, after_seconds=after)
     if code in (400, 413, 422):
         return errors.InvalidError(message, field=_field_of(status), reason=status.reason)
     if code == 409 and status.reason == "AlreadyExists":
@@ -90,6 +97,13 @@ def _reason(code: int, status: Status) -> str | None:
     if code == 401:
         return UNAUTHORIZED
     return None if code in _KINDS else status.reason
+
+
+def _budget(status: Status) -> str | None:
+    """What an eviction's budget says of itself, None if it is not that (policy/v1, 1.37)."""
+    causes = (status.details.causes if status.details else None) or []
+    found = (each.message or "" for each in causes if each.reason == DISRUPTION_BUDGET)
+    return next(found, None)
 
 
 def _field_of(status: Status) -> str:

@@ -1,56 +1,454 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and their modes, against an API server in memory."""
+"""Nodes and their modes, against an API server in memory and a stand-in for the node.
+
+The stand-in does what DaemonSet controller, kubelet and the workloads of a mode do: what the
+label of the active mode says runs and offers cards, what it no longer says ends and takes its
+offer along. It also notes whether both modes were ever there at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+import copy
+import itertools
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
+from tests.contract.kube.test_evicting import BUDGET
 from tests.scenario.controller.test_controller import controller
+from tests.support import gpus
 from tests.support.apiserver import ApiServer
 
-from gpudeck.api import labels
-from gpudeck.api.resources import NODE
+from gpudeck.api import conditions, labels
+from gpudeck.api.resources import EVENT, NODE, PHYSICAL_GPU, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from gpudeck.controller.modes import reconciler
 
 pytestmark = pytest.mark.asyncio
 
-DRA, PLUGIN = labels.MODE_DRA, labels.MODE_DEVICE_PLUGIN
+DRA, PLUGIN = labels.MODES
 CARDS = {labels.VENDOR: "nvidia"}
+SYSTEM = "gpudeck-system"
 
 
-def put_node(server: ApiServer, name: str = "node-0", **known: str) -> None:
-    server.put(NODE, {"metadata": {"name": name, "labels": known}})
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not told by a watch is looked at often."""
+    monkeypatch.setattr(reconciler, "PAUSES", ((3600.0, 0.02),))
 
 
-def active(server: ApiServer, name: str = "node-0") -> str | None:
-    found: str | None = server.objects(NODE)[name]["metadata"]["labels"].get(labels.ACTIVE_MODE)
-    return found
+class Machine:
+    """The stand-in for node-0 and for what follows its pods."""
+
+    def __init__(self, server: ApiServer, **known: str) -> None:
+        self.server = server
+        self.lingering: set[str] = set()
+        """Modes whose pods do not end by themselves, and those that do not get ready."""
+        self.unready: set[str] = set()
+        self.both: list[str] = []
+        self.has_cards = True
+        self._is_due = False
+        server.put(
+            NODE,
+            {
+                "metadata": {"name": "node-0", "labels": {**CARDS, **known}},
+                "status": {"allocatable": {"cpu": "4"}},
+            },
+        )
+        server.put(PHYSICAL_GPU, gpus.gpu())
+        server.store.on_change(self._changed)
+        self._changed()
+
+    @property
+    def node(self) -> dict[str, Any]:
+        """A copy, to be changed and put back."""
+        return copy.deepcopy(self.server.objects(NODE)["node-0"])
+
+    @property
+    def labels(self) -> dict[str, str]:
+        found: dict[str, str] = self.node["metadata"]["labels"]
+        return found
+
+    @property
+    def active(self) -> str | None:
+        return self.labels.get(labels.ACTIVE_MODE)
+
+    @property
+    def taint(self) -> str | None:
+        taints = self.node.get("spec", {}).get("taints", [])
+        return next((each["value"] for each in taints if each["key"] == labels.MODE_CHANGE), None)
+
+    @property
+    def said(self) -> dict[str, Any]:
+        found = self.node["status"].get("conditions", [])
+        return next((each for each in found if each["type"] == conditions.MODE_ACTIVE), {})
+
+    def wish(self, mode: str | None) -> None:
+        """An administrator sets the label of the mode, or takes it away."""
+        node = self.node
+        known = {key: text for key, text in self.labels.items() if key != labels.MODE}
+        node["metadata"]["labels"] = known | ({labels.MODE: mode} if mode else {})
+        self.server.put(NODE, node)
+
+    def is_in(self, mode: str) -> Callable[[], bool]:
+        return lambda: (
+            (self.active, self.taint) == (mode, None)
+            and (self.said.get("status"), self.said.get("reason")) == ("True", "ModeActive")
+        )
+
+    def in_phase(self, phase: str) -> Callable[[], bool]:
+        return lambda: self.said.get("reason") == phase
+
+    def react(self) -> None:
+        """Bring pods and offers in line with the label."""
+        self._is_due = False
+        for mode in labels.MODES:
+            key = f"{SYSTEM}/{_workload(mode)}-1"
+            is_there = key in self.server.objects(POD)
+            if self.active == mode and not is_there:
+                self.server.put(POD, workload(mode, ready=mode not in self.unready))
+            elif self.active != mode and is_there and mode not in self.lingering:
+                self.server.remove(POD, key)
+        self._offer()
+        self._collect()
+
+    def _offer(self) -> None:
+        pods = self.server.objects(POD)
+        has = {mode: f"{SYSTEM}/{_workload(mode)}-1" in pods for mode in labels.MODES}
+        if all(has.values()):
+            self.both.append("pods of both modes")
+        offers_dra = has[DRA] and self.taint != PLUGIN and self.has_cards
+        if offers_dra != ("slice-0" in self.server.objects(RESOURCE_SLICE)):
+            if offers_dra:
+                self.server.put(RESOURCE_SLICE, resource_slice())
+            else:
+                self.server.remove(RESOURCE_SLICE, "slice-0")
+        cards = "4" if has[PLUGIN] and self.has_cards else "0"
+        known = self.node["status"]["allocatable"]
+        if known.get("nvidia.com/gpu", "0") != cards:
+            node = self.node
+            node["status"]["allocatable"]["nvidia.com/gpu"] = cards
+            self.server.put(NODE, node)
+        if "slice-0" in self.server.objects(RESOURCE_SLICE) and cards != "0":
+            self.both.append("offers of both modes")
+
+    def _collect(self) -> None:
+        """A claim goes with its pod."""
+        pods = self.server.objects(POD)
+        for key, claim in self.server.objects(RESOURCE_CLAIM).items():
+            users = claim["status"].get("reservedFor", [])
+            if users and not any(f"t/{each['name']}" in pods for each in users):
+                self.server.remove(RESOURCE_CLAIM, key)
+
+    def _changed(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self.react)
+
+    def run_pod(self, name: str, *, claim: bool = False, **limits: str) -> None:
+        """A user's pod runs on the node, with extended resources or with a claim."""
+        if claim:
+            self.server.put(RESOURCE_CLAIM, gpus.claim(name, gpus.result(), pods=(name,)))
+        self.server.put(POD, user_pod(name, claim=claim, **limits))
+
+    def pods(self) -> set[str]:
+        return {key for key in self.server.objects(POD) if key.startswith("t/")}
+
+    def events(self) -> set[str]:
+        return {each["reason"] for each in self.server.objects(EVENT).values()}
 
 
-def active_is(server: ApiServer, mode: str | None, name: str = "node-0") -> Callable[[], bool]:
-    return lambda: active(server, name) == mode
+def _workload(mode: str) -> str:
+    return {DRA: "nvidia-adapter", PLUGIN: "nvidia-device-plugin"}[mode]
+
+
+def workload(mode: str, *, ready: bool = True) -> dict[str, Any]:
+    name = _workload(mode)
+    pod = gpus.adapter_pod(name=f"{name}-1", ready="True" if ready else "False")
+    pod["metadata"]["labels"][labels.COMPONENT] = name
+    return pod
+
+
+def resource_slice() -> dict[str, Any]:
+    return {
+        "metadata": {"name": "slice-0"},
+        "spec": {"driver": labels.DRIVER, "nodeName": "node-0", "pool": {"name": "node-0"}},
+    }
+
+
+def user_pod(name: str, *, claim: bool = False, **limits: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "nodeName": "node-0",
+        "containers": [{"name": "main", "resources": {"limits": limits} if limits else {}}],
+    }
+    if claim:
+        spec["resourceClaims"] = [{"name": "card", "resourceClaimName": name}]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "t",
+            "uid": f"uid-{name}",
+            "labels": {"app": name},
+        },
+        "spec": spec,
+        "status": {"phase": "Running"},
+    }
+
+
+@contextlib.asynccontextmanager
+async def story(mode: str, **known: str) -> AsyncIterator[Machine]:
+    """A node that has the mode already, with an administrator's wish for it."""
+    async with ApiServer() as server:
+        machine = Machine(server, **{labels.MODE: mode, labels.ACTIVE_MODE: mode, **known})
+        await server.until(lambda: len(server.objects(POD)) == 1)
+        yield machine
+        assert machine.both == []
+
+
+CARD = {"nvidia.com/gpu": "1"}
 
 
 @pytest.mark.parametrize("default", labels.MODES)
 async def test_nodes_with_cards_get_the_default_mode_or_their_own(default: str) -> None:
     async with ApiServer() as server:
-        put_node(server, "plain")
-        put_node(server, **CARDS)
-        put_node(server, "node-1", **CARDS, **{labels.MODE: DRA})
-        put_node(server, "node-2", **CARDS, **{labels.MODE: PLUGIN})
-        async with controller(server, default_mode=default):
-            await server.until(active_is(server, default))
-            await server.until(active_is(server, DRA, "node-1"))
-            await server.until(active_is(server, PLUGIN, "node-2"))
-            put_node(server, "node-3", **CARDS)
-            await server.until(active_is(server, default, "node-3"))
-        assert active(server, "plain") is None
+        machine = Machine(server)
+        for name, known in {"plain": {}, "node-1": CARDS | {labels.MODE: DRA}}.items():
+            server.put(NODE, {"metadata": {"name": name, "labels": known}})
+        async with controller(server, attended=False, default_mode=default):
+            await server.until(machine.is_in(default))
+            found = server.objects(NODE)
+            await server.until(
+                lambda: found["node-1"]["metadata"]["labels"].get(labels.ACTIVE_MODE) == DRA
+            )
+        assert labels.ACTIVE_MODE not in server.objects(NODE)["plain"]["metadata"]["labels"]
+        assert machine.said["reason"] == "ModeActive"
 
 
-async def test_a_node_whose_cards_are_gone_has_no_mode() -> None:
+@pytest.mark.parametrize(("old", "new"), [(DRA, PLUGIN), (PLUGIN, DRA)])
+async def test_only_pods_with_cards_go_and_the_other_mode_comes(old: str, new: str) -> None:
+    async with story(old) as machine:
+        server = machine.server
+        machine.run_pod("trains", claim=old == DRA, **({} if old == DRA else CARD))
+        machine.run_pod("serves")
+        machine.run_pod("stores", **{"nvidia.com/hostdev": "1"})
+        async with controller(server, attended=False):
+            await server.until(machine.is_in(old))
+            machine.wish(new)
+            await server.until(machine.is_in(new))
+            expected = {"ModeChangeStarting", "DrainingPods", "ModeChanged"}
+            await server.until(lambda: expected <= machine.events())
+        assert machine.pods() == {"t/serves", "t/stores"}
+        assert server.objects(RESOURCE_CLAIM) == {}
+
+
+@pytest.mark.parametrize(("old", "new"), [(DRA, PLUGIN), (PLUGIN, DRA)])
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+async def test_a_controller_that_is_killed_at_any_write_goes_on(
+    old: str, new: str, killed_at: int
+) -> None:
+    """Each life ends at its n-th write that concerns the node, to the very end of the change."""
+    async with story(old) as machine:
+        server = machine.server
+        for name in ("first", "second"):
+            machine.run_pod(name, claim=old == DRA, **({} if old == DRA else CARD))
+        machine.run_pod("serves")
+        machine.wish(new)
+
+        def writes() -> int:
+            paths = [each.path for each in server.writes]
+            return sum("/nodes/node-0" in path or "/eviction" in path for path in paths)
+
+        lives = 0
+        while not machine.is_in(new)():
+            before = writes()
+            lives += 1
+            async with controller(server, attended=False):
+                await server.until(
+                    lambda: machine.is_in(new)() or writes() >= before + killed_at  # noqa: B023
+                )
+        assert lives > 1
+        assert machine.pods() == {"t/serves"}
+
+
+async def test_a_change_of_mind_turns_back_from_the_draining() -> None:
+    async with story(PLUGIN) as machine:
+        server = machine.server
+        machine.run_pod("trains", **CARD)
+        protect(server, "trains")
+        async with controller(server, attended=False):
+            machine.wish(DRA)
+            await server.until(
+                lambda: "The disruption budget trains needs 1" in machine.said.get("message", "")
+            )
+            assert machine.said["reason"] == "DrainingPods"
+            assert machine.taint == DRA
+            assert "t/trains is not evicted" in machine.said["message"]
+            machine.wish(PLUGIN)
+            await server.until(machine.is_in(PLUGIN))
+        assert machine.pods() == {"t/trains"}
+
+
+async def test_a_change_of_mind_turns_back_when_no_mode_is_in_force() -> None:
+    async with story(DRA) as machine:
+        server = machine.server
+        machine.lingering.add(DRA)
+        async with controller(server, attended=False):
+            machine.wish(PLUGIN)
+            await server.until(machine.in_phase("WaitingForWorkloads"))
+            assert machine.active is None
+            assert "nvidia-adapter-1 is still on the node" in machine.said["message"]
+            machine.wish(DRA)
+            await server.until(machine.is_in(DRA))
+
+
+async def test_what_is_held_after_all_is_given_back_by_the_mode_that_gave_it() -> None:
+    """A pod that was bound before the taint was seen comes up when its mode has ended."""
+    async with story(DRA) as machine:
+        server = machine.server
+        machine.lingering.add(DRA)
+        async with controller(server, attended=False):
+            machine.wish(PLUGIN)
+            await server.until(machine.in_phase("WaitingForWorkloads"))
+            machine.lingering.clear()
+            protect(server, "late")
+            machine.run_pod("late", claim=True)
+            await server.until(lambda: machine.active == DRA)
+            allow(server, "late")
+            await server.until(machine.is_in(PLUGIN))
+        assert machine.pods() == set()
+
+
+async def test_a_budget_that_gives_way_lets_the_change_go_on() -> None:
+    async with story(PLUGIN) as machine:
+        server = machine.server
+        machine.run_pod("trains", **CARD)
+        protect(server, "trains")
+        async with controller(server, attended=False, mode_seconds=0.5):
+            machine.wish(DRA)
+            await server.until(lambda: "ModeChangeSlow" in machine.events())
+            assert "nothing is forced" in machine.said["message"]
+            assert machine.pods() == {"t/trains"}
+            allow(server, "trains")
+            await server.until(machine.is_in(DRA))
+
+
+async def test_a_claim_without_a_pod_is_waited_for() -> None:
+    async with story(DRA) as machine:
+        server = machine.server
+        server.put(RESOURCE_CLAIM, gpus.claim("kept", gpus.result()))
+        async with controller(server, attended=False):
+            machine.wish(PLUGIN)
+            await server.until(machine.in_phase("WaitingForClaims"))
+            assert "t/kept" in machine.said["message"]
+            server.remove(RESOURCE_CLAIM, "t/kept")
+            await server.until(machine.is_in(PLUGIN))
+
+
+async def test_a_mode_that_offers_nothing_keeps_others_off_for_a_while_only() -> None:
+    async with story(DRA) as machine:
+        server = machine.server
+        machine.has_cards = False
+        async with controller(server, attended=False, mode_seconds=1.0):
+            machine.wish(PLUGIN)
+            await server.until(machine.in_phase("WaitingForOffer"))
+            assert "offers no card yet" in machine.said["message"]
+            assert machine.taint == PLUGIN
+            await server.until(machine.is_in(PLUGIN))
+            text = "New pods are let onto the node all the same"
+            await server.until(
+                lambda: any(text in each["message"] for each in server.objects(EVENT).values())
+            )
+
+
+async def test_a_word_that_is_no_mode_changes_nothing_and_is_told() -> None:
+    async with story(DRA) as machine:
+        server = machine.server
+        async with controller(server, attended=False):
+            machine.wish("mps")
+            await server.until(machine.in_phase("ModeUnknown"))
+            assert machine.said["message"] == (
+                "label gpu.deckhouse.io/mode: 'mps' is not valid; allowed: dra or device-plugin. "
+                "The mode dra stays in force."
+            )
+            await server.until(lambda: "ModeUnknown" in machine.events())
+            machine.wish(None)
+            await server.until(machine.is_in(PLUGIN))  # The default.
+
+
+async def test_a_node_whose_cards_are_gone_bears_no_mark_of_a_mode() -> None:
+    async with story(PLUGIN) as machine:
+        server = machine.server
+        machine.run_pod("trains", **CARD)
+        protect(server, "trains")
+        async with controller(server, attended=False):
+            machine.wish(DRA)
+            await server.until(machine.in_phase("DrainingPods"))
+            node = machine.node
+            node["metadata"]["labels"] = {labels.MODE: DRA}
+            server.put(NODE, node)
+            await server.until(lambda: (machine.active, machine.taint) == (None, None))
+            await server.until(lambda: machine.said == {})
+        assert machine.pods() == {"t/trains"}
+
+
+async def test_a_new_default_moves_one_node_after_the_other() -> None:
     async with ApiServer() as server:
-        put_node(server, **CARDS)
-        async with controller(server):
-            await server.until(active_is(server, PLUGIN))
-            put_node(server, **{labels.ACTIVE_MODE: PLUGIN})
-            await server.until(active_is(server, None))
+        known = CARDS | {labels.ACTIVE_MODE: DRA}
+        names = [f"node-{number}" for number in range(1, 4)]
+        for name in names:
+            server.put(NODE, {"metadata": {"name": name, "labels": known}})
+            server.put(POD, user_pod(name, **CARD) | {"spec": pod_spec(name)})
+            protect(server, name)
+
+        def tainted() -> list[str]:
+            found = server.objects(NODE)
+            return [name for name in names if found[name].get("spec", {}).get("taints")]
+
+        def waiting() -> int:
+            found = [server.objects(NODE)[name].get("status", {}) for name in names]
+            said = itertools.chain.from_iterable(each.get("conditions", []) for each in found)
+            return sum(each["reason"] == "WaitingForTurn" for each in said)
+
+        async with controller(server, attended=False, default_mode=PLUGIN):
+            await server.until(lambda: (waiting(), len(tainted())) == (2, 1))
+            first = tainted()[0]
+            allow(server, first)
+            server.put(POD, other_workload(first))
+            await server.until(
+                lambda: (
+                    server.objects(NODE)[first]["metadata"]["labels"].get(labels.ACTIVE_MODE)
+                    == PLUGIN
+                )
+            )
+            node = copy.deepcopy(server.objects(NODE)[first])
+            node["status"]["allocatable"] = CARD
+            server.put(NODE, node)
+            await server.until(lambda: tainted() not in ([], [first]))
+            assert len(tainted()) == 1
+
+
+def pod_spec(node: str) -> dict[str, Any]:
+    return {"nodeName": node, "containers": [{"name": "main", "resources": {"limits": CARD}}]}
+
+
+def other_workload(node: str) -> dict[str, Any]:
+    pod = workload(PLUGIN)
+    pod["metadata"]["name"] = f"plugin-{node}"
+    pod["spec"]["nodeName"] = node
+    return pod
+
+
+def protect(server: ApiServer, app: str, *, allowed: int = 0) -> None:
+    server.put(
+        BUDGET,
+        {
+            "metadata": {"name": app, "namespace": "t"},
+            "spec": {"selector": {"matchLabels": {"app": app}}},
+            "status": {"disruptionsAllowed": allowed},
+        },
+    )
+
+
+def allow(server: ApiServer, app: str) -> None:
+    protect(server, app, allowed=1)

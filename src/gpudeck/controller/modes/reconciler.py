@@ -1,80 +1,165 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the label of the active mode on each Node with cards.
+"""Bring each Node with cards into the mode that is wanted of it, one step after the other.
 
 Called by the process controller, whose leader runs `lead`. A Node is decided upon as the API
-server has it at that moment, and written on the condition that it is still so.
+server has it at that moment. Nothing is remembered between two looks that matters: killed
+anywhere, the next look goes on.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+
 from gpudeck import errors, logs
 from gpudeck.api import labels
-from gpudeck.api.meta import Meta, ObjectMeta
+from gpudeck.api.core import Node
 from gpudeck.api.resources import NODE
-from gpudeck.controller import metrics
-from gpudeck.controller.modes import deciding
+from gpudeck.controller.draining import eviction
+from gpudeck.controller.modes import deciding, looking, writing
+from gpudeck.kube import evicting
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
 from gpudeck.kube.watching import Change
 
-_KEPT = (labels.VENDOR, labels.MODE, labels.ACTIVE_MODE)
+PAUSES = ((60.0, 1.0), (600.0, 5.0))
+"""Until a change is so old it is looked at so often, in seconds; then each LAST_SECONDS."""
+LAST_SECONDS = 15.0
 _log = logs.get(__name__)
 
 
-class Modes:
-    """The modes of all Nodes; `cache.run` must run in every replica, `lead` in the leader."""
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """What the administrator of the cluster decides about modes."""
 
-    def __init__(self, client: Client, default: str) -> None:
-        self.cache = Cache(client, NODE, Meta, keep=kept)
-        self.queue = Queue("modes")
+    default: str
+    changes: int
+    """Nodes without a wish of their own that change at the same time."""
+    slow_seconds: float
+
+
+class Modes:
+    """The modes of all Nodes; `nodes.run` must run in every replica, `lead` in the leader."""
+
+    def __init__(
+        self,
+        client: Client,
+        nodes: Cache[Node],
+        looker: looking.Looker,
+        writer: writing.Writer,
+        *,
+        policy: Policy,
+    ) -> None:
+        self.queue = Queue("modes", limit_seconds=30.0)
         self._client = client
-        self._default = default
-        self.cache.subscribe(self._changed)
+        self._nodes = nodes
+        self._looker = looker
+        self._writer = writer
+        self._policy = policy
+        self._evictor = eviction.Evictor(client)
+        self._started: set[str] = set()
+        """Nodes that follow a new default, of which the cache may not know yet."""
+        nodes.subscribe(self._changed)
 
     async def lead(self) -> None:
         """Reconcile for ever."""
-        await self.queue.work(self.reconcile)
+        await self.queue.work(self.reconcile, workers=4)
 
-    def _changed(self, change: Change[Meta]) -> None:
+    def _changed(self, change: Change[Node]) -> None:
         self.queue.add(change.key)
 
-    async def reconcile(self, name: str) -> None:
-        """Bring the label of one Node about."""
-        seen = self.cache.objects.get(name)
-        if seen is not None and self._is_settled(seen.metadata):
-            return
+    async def reconcile(self, name: str) -> float | None:
+        """Take a Node as far as it goes now; returns when to look again, in seconds."""
+        seen = self._nodes.objects.get(name)
+        if seen is not None and self._is_done(seen):
+            return None
         try:
             # The cache may lag, and keeps nothing of a Node that has no cards any more.
-            node = await self._client.get(NODE, name, Meta)
-            if not self._is_settled(node.metadata):
-                await self._write(node.metadata)
+            node = await self._client.get(NODE, name, Node)
+            return await self._advance(node)
         except errors.NotFoundError:
-            return
+            self._leave(name)
+            return None
 
-    def _is_settled(self, meta: ObjectMeta) -> bool:
-        return deciding.label(meta, self._default) == (meta.labels or {}).get(labels.ACTIVE_MODE)
-
-    async def _write(self, meta: ObjectMeta) -> None:
-        mode = deciding.label(meta, self._default)
-        patch = {
-            "metadata": {
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-                "labels": {labels.ACTIVE_MODE: mode},
-            }
-        }
-        await self._client.merge_patch(
-            NODE, meta.name, patch, Meta, manager=labels.MANAGER_CONTROLLER
+    def _is_done(self, node: Node) -> bool:
+        """Whether a Node says already all that it is to say."""
+        known, taint = node.metadata.labels or {}, looking.taint_of(node)
+        step = deciding.settled(
+            known,
+            taint,
+            self._policy.default,
+            may_start=self._may_start(node.metadata.name, known),
         )
-        metrics.writes.labels("Node").inc()
-        _log.info("Set the mode of a node", node=meta.name, mode=mode)
+        before = writing.condition_of(node)
+        if step is None or writing.marks(node, step):
+            return False
+        return writing.condition(before, step, "") == before
 
-
-def kept(node: Meta) -> Meta | None:
-    """Return what is used of a Node; None if nothing of it concerns modes."""
-    found = node.metadata
-    known = {key: value for key, value in (found.labels or {}).items() if key in _KEPT}
-    if not known.keys() & {labels.VENDOR, labels.ACTIVE_MODE}:
+    async def _advance(self, node: Node) -> float | None:
+        name, known = node.metadata.name, node.metadata.labels or {}
+        seconds = _elapsed(node)
+        is_slow = seconds > self._policy.slow_seconds
+        step = deciding.settled(
+            known,
+            looking.taint_of(node),
+            self._policy.default,
+            may_start=self._may_start(name, known),
+        )
+        if step is None:
+            if labels.MODE not in known:
+                self._started.add(name)
+            view = await self._looker.look(node)
+            step = deciding.decide(view, self._policy.default, is_late=is_slow)
+        if await self._writer.mark(node, step):
+            _log.info("Mode of a node", node=name, phase=step.phase, mode=step.active)
+        blocked: dict[evicting.Pod, str] = {}
+        try:
+            blocked = await self._evictor.evict(name, step.evict)
+        finally:
+            minutes = self._policy.slow_seconds / 60 if is_slow else 0.0
+            told = writing.with_reasons(step, blocked, slow_minutes=minutes)
+            await self._writer.say(node, told, is_slow=is_slow)
+        if not step.phase.is_settled:
+            return _pause(seconds)
+        self._leave(name)
         return None
-    return Meta(metadata=ObjectMeta(name=found.name, uid=found.uid, labels=known))
+
+    def _leave(self, name: str) -> None:
+        """A Node is done: it is the turn of those that wait."""
+        if name in self._started:
+            self._started.discard(name)
+            for other, node in self._nodes.objects.items():
+                said = writing.condition_of(node)
+                if said is not None and said.reason == deciding.Phase.WAITING_FOR_TURN:
+                    self.queue.add(other)
+
+    def _may_start(self, name: str, known: dict[str, str]) -> bool:
+        """Whether a Node that follows a new default may begin; one with a wish always may."""
+        if labels.MODE in known:
+            return True
+        changing = {
+            other
+            for other, node in self._nodes.objects.items()
+            if looking.taint_of(node) is not None
+            and labels.MODE not in (node.metadata.labels or {})
+        }
+        return len((changing | self._started) - {name}) < self._policy.changes
+
+
+def _elapsed(node: Node) -> float:
+    """Return for how long the node's mode has not been what is wanted, in seconds."""
+    said = writing.condition_of(node)
+    if said is None or said.status != "False":
+        return 0.0
+    try:
+        since = datetime.datetime.fromisoformat(said.last_transition_time or "")
+    except ValueError:
+        return 0.0
+    if since.tzinfo is None:
+        since = since.replace(tzinfo=datetime.UTC)
+    return (datetime.datetime.now(datetime.UTC) - since).total_seconds()
+
+
+def _pause(seconds: float) -> float:
+    return next((pause for limit, pause in PAUSES if seconds < limit), LAST_SECONDS)

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 
 from gpudeck import errors, logs
 from gpudeck.api import labels
-from gpudeck.api.core import ConfigMap
+from gpudeck.api.core import ConfigMap, Node
 from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference, OwnerReference
 from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, NODE, NODE_GROUP, Resource
-from gpudeck.controller import events, keeping, metrics
+from gpudeck.controller import events, metrics
 from gpudeck.controller.nodegroups import features, groups, reading, served, workloads
 from gpudeck.controller.settings import Settings
 from gpudeck.kube.caching import Cache
@@ -35,9 +35,12 @@ _log = logs.get(__name__)
 class NodeGroups:
     """The part of the controller that serves groups of nodes; `run` must run."""
 
-    def __init__(self, client: Client, settings: Settings, report: events.Events) -> None:
+    def __init__(
+        self, client: Client, settings: Settings, report: events.Events, nodes: Cache[Node]
+    ) -> None:
+        """`nodes` keeps what `keeping.node` does, and runs elsewhere."""
         self._client = client
-        self._nodes = Cache(client, NODE, Meta, keep=keeping.node)
+        self._nodes = nodes
         self._report = report
         namespace = settings.namespace or client.namespace
         self._namespace = namespace
@@ -77,7 +80,6 @@ class NodeGroups:
         if not self._is_wanted:
             return
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._nodes.run(), name="nodes")
             group.create_task(self._templates.run(), name="templates")
             for cache in self._made.values():
                 group.create_task(cache.run())
@@ -105,7 +107,7 @@ class NodeGroups:
         else:
             await self._keep_labels(key)
 
-    def _node_changed(self, change: Change[Meta]) -> None:
+    def _node_changed(self, change: Change[Node]) -> None:
         self.queue.add(change.key)
         if not self._is_discovered(change.key):
             self.queue.add(_FEATURES, LEFT_SECONDS)

@@ -1,52 +1,191 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which mode a Node is to have."""
+"""The steps between two modes: what holds in every state, and that each state comes to an end."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
+import msgspec
 import pytest
 
 from gpudeck.api import labels
-from gpudeck.api.meta import ObjectMeta
 from gpudeck.controller.modes import deciding
+from gpudeck.controller.modes.deciding import Phase, Step, View, Workload
+from gpudeck.controller.modes.holders import Holder
+from gpudeck.kube import evicting
 
-DRA, PLUGIN = labels.MODE_DRA, labels.MODE_DEVICE_PLUGIN
+DRA, PLUGIN = labels.MODES
+DEFAULT = PLUGIN
 
 
-def node(*, chosen: str = "", active: str = "", vendor: str = "nvidia") -> ObjectMeta:
-    known = {labels.VENDOR: vendor, labels.MODE: chosen, labels.ACTIVE_MODE: active}
-    return ObjectMeta(name="node-0", labels={key: value for key, value in known.items() if value})
+def labelled(*, wish: str | None = None, active: str | None = None) -> dict[str, str]:
+    known = {labels.VENDOR: "nvidia", labels.MODE: wish, labels.ACTIVE_MODE: active}
+    return {key: text for key, text in known.items() if text is not None}
+
+
+def holder(mode: str = PLUGIN, name: str = "a") -> Holder:
+    return Holder(evicting.Pod("t", name, f"uid-{name}"), mode)
+
+
+def states() -> Iterator[View]:
+    """Every state of a node that matters, also those that no controller makes."""
+    loads = (Workload(), Workload(("p",)), Workload(("p",), True))
+    for wish, active, taint in itertools.product(
+        (None, DRA, PLUGIN, "mps"), (None, DRA, PLUGIN, "mps"), (None, DRA, PLUGIN, "mps")
+    ):
+        for held, claims in itertools.product((None, DRA, PLUGIN), ((), ("t/c",))):
+            for dra, plugin in itertools.product(loads, repeat=2):
+                for offers_dra, offers_plugin in itertools.product(((), ("x",)), repeat=2):
+                    yield View(
+                        labels=labelled(wish=wish, active=active),
+                        taint=taint,
+                        holders=(holder(held),) if held else (),
+                        claims=claims,
+                        workloads={DRA: dra, PLUGIN: plugin},
+                        offers={DRA: offers_dra, PLUGIN: offers_plugin},
+                    )
+
+
+def other(mode: str) -> str:
+    return PLUGIN if mode == DRA else DRA
+
+
+def _holds(held: tuple[Holder, ...], mode: str) -> bool:
+    return any(each.mode == mode for each in held)
+
+
+def after(view: View, step: Step) -> View:
+    """What a node does of itself after a step: pods that are to go do, labels have their effect."""
+    known = {key: text for key, text in view.labels.items() if key != labels.ACTIVE_MODE}
+    if step.active is not None:
+        known[labels.ACTIVE_MODE] = step.active
+    gone = set(step.evict)
+    left = tuple(each for each in view.holders if each.pod not in gone)
+    running = {mode: step.active == mode for mode in labels.MODES}
+    return View(
+        labels=known,
+        taint=step.taint,
+        holders=left,
+        # Claims are given back by the mode that prepared them alone.
+        claims=() if running[DRA] and not _holds(left, DRA) else view.claims,
+        workloads={
+            mode: Workload(("p",), True) if running[mode] else Workload() for mode in labels.MODES
+        },
+        offers={mode: ("x",) if running[mode] else () for mode in labels.MODES},
+    )
+
+
+def test_no_card_is_ever_in_both_modes_or_taken_from_whoever_holds_it() -> None:
+    for view in states():
+        step = deciding.decide(view, DEFAULT)
+        target = deciding.wanted(view.labels, DEFAULT)
+        old = other(target)
+        before = view.labels.get(labels.ACTIVE_MODE)
+        is_held = _holds(view.holders, old) or (old == DRA and bool(view.claims))
+        if before == old and step.active != old:
+            assert not is_held, view
+        if before not in labels.MODES and step.active == target:
+            assert not is_held, view
+            assert (view.workloads[old].pods, view.offers[old]) == ((), ()), view
+        if before == old:
+            assert step.active in (old, None), view
+        if step.evict:
+            assert (before, view.taint, step.taint) == (old, target, target), view
+
+
+def test_new_pods_are_kept_away_until_the_node_is_settled_and_no_longer() -> None:
+    for view in states():
+        step = deciding.decide(view, DEFAULT)
+        assert (step.taint is None) == step.phase.is_settled, view
+        assert step.message, view
+
+
+@pytest.mark.parametrize("wish", [None, DRA, PLUGIN, "mps"])
+def test_every_state_comes_to_an_end_that_is_the_wanted_one(wish: str | None) -> None:
+    for view in states():
+        if view.labels.get(labels.MODE) != wish:
+            continue
+        seen, target = view, deciding.wanted(view.labels, DEFAULT)
+        for _ in range(12):
+            step = deciding.decide(seen, DEFAULT)
+            seen = after(seen, step)
+        assert step.phase.is_settled, view
+        # Without a wish or a mode that is known, what is held says what was in force.
+        was_known = wish != "mps" or view.labels.get(labels.ACTIVE_MODE) in labels.MODES
+        assert step.active == target or not was_known, view
+        assert deciding.decide(seen, DEFAULT) == step, view
+
+
+def test_a_change_of_mind_at_each_step_turns_back() -> None:
+    for start, steps in itertools.product(labels.MODES, range(8)):
+        seen = View(labels=labelled(wish=other(start), active=start), holders=(holder(start),))
+        for _ in range(steps):
+            seen = after(seen, deciding.decide(seen, DEFAULT))
+        known = {**seen.labels, labels.MODE: start}
+        seen = msgspec.structs.replace(seen, labels=known)
+        for _ in range(12):
+            step = deciding.decide(seen, DEFAULT)
+            seen = after(seen, step)
+        assert (step.phase, step.active) == (Phase.ACTIVE, start)
+
+
+def test_a_node_without_cards_bears_nothing() -> None:
+    for view in states():
+        known = {key: text for key, text in view.labels.items() if key != labels.VENDOR}
+        bare = msgspec.structs.replace(view, labels=known)
+        assert deciding.decide(bare, DEFAULT) == Step(Phase.NO_CARDS)
 
 
 @pytest.mark.parametrize(
-    ("meta", "default", "expected"),
+    ("wish", "active", "expected"),
     [
-        (node(), DRA, DRA),
-        (node(), PLUGIN, PLUGIN),
-        (node(chosen=PLUGIN), DRA, PLUGIN),
-        (node(chosen=DRA, active=PLUGIN), PLUGIN, DRA),
-        (node(chosen="mps", active=DRA), PLUGIN, DRA),
-        (node(chosen="mps"), PLUGIN, PLUGIN),
-        (ObjectMeta(name="node-0"), DRA, DRA),
+        (None, None, DEFAULT),
+        (DRA, None, DRA),
+        (DRA, PLUGIN, DRA),
+        ("mps", DRA, DRA),
+        ("mps", None, DEFAULT),
+        ("mps", "mps", DEFAULT),
     ],
 )
-def test_a_node_is_to_have_what_its_label_chooses_or_the_default(
-    meta: ObjectMeta, default: str, expected: str
+def test_a_node_is_to_have_what_its_label_chooses_or_what_it_had(
+    wish: str | None, active: str | None, expected: str
 ) -> None:
-    assert deciding.wanted(meta, default) == expected
+    assert deciding.wanted(labelled(wish=wish, active=active), DEFAULT) == expected
 
 
-@pytest.mark.parametrize(
-    ("meta", "expected"),
-    [
-        (node(), PLUGIN),
-        (node(chosen=DRA), DRA),
-        (node(active=DRA), DRA),
-        (node(active="mps"), PLUGIN),
-        (node(vendor=""), None),
-        (node(vendor="", active=DRA), None),
-    ],
-)
-def test_a_node_with_cards_and_no_other_has_an_active_mode(
-    meta: ObjectMeta, expected: str | None
-) -> None:
-    assert deciding.label(meta, PLUGIN) == expected
+def test_pods_that_leave_already_and_static_ones_are_not_evicted_but_waited_for() -> None:
+    view = View(
+        labels=labelled(wish=DRA, active=PLUGIN),
+        taint=DRA,
+        holders=(
+            msgspec.structs.replace(holder(name="goes"), is_leaving=True),
+            msgspec.structs.replace(holder(name="file"), is_static=True),
+            msgspec.structs.replace(holder(name="ours"), daemon_set="watch"),
+        ),
+    )
+    step = deciding.decide(view, DEFAULT)
+    assert [each.name for each in step.evict] == ["ours"]
+    assert step.message == (
+        "Cards change from device-plugin to dra: pods that hold cards are to go: "
+        "t/file (a static pod, which only its file on the node ends), t/goes, "
+        "t/ours (of DaemonSet watch)."
+    )
+
+
+def test_a_node_that_has_to_wait_for_its_turn_is_left_as_it_is() -> None:
+    known = labelled(active=DRA)
+    step = deciding.settled(known, None, PLUGIN, may_start=False)
+    assert step is not None
+    assert (step.phase, step.active, step.taint) == (Phase.WAITING_FOR_TURN, DRA, None)
+    assert deciding.settled(known, None, PLUGIN) is None
+    assert deciding.settled(known, PLUGIN, PLUGIN, may_start=False) is None
+
+
+def test_a_sentence_names_the_first_few_and_counts_the_rest() -> None:
+    view = View(
+        labels=labelled(wish=DRA, active=PLUGIN),
+        taint=DRA,
+        holders=tuple(holder(name=name) for name in "abcde"),
+    )
+    assert "t/a, t/b, t/c and 2 more." in deciding.decide(view, DEFAULT).message

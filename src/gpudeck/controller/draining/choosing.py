@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pods of a node are to be evicted. Pure.
+
+A node's process may name any pod: one that is not on its node, or that was made anew since, is
+not touched. Pods of DaemonSets and mirror pods come back at once, so evicting them gains
+nothing and costs whoever needs them; they are passed over, as `kubectl drain` does (1.37).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpudeck.api.core import Pod
+from gpudeck.controller.draining import requests
+from gpudeck.kube import evicting
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation by which the kubelet marks the pod that stands for a file of its node."""
+_ENDED = ("Succeeded", "Failed")
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What is to be done, and what is said about it."""
+
+    evict: tuple[evicting.Pod, ...] = ()
+    passed: tuple[str, ...] = ()
+    """Why a pod that was named is left alone, as sentences."""
+
+
+def choose(node: str, request: requests.Request, pods: Iterable[Pod]) -> Choice:
+    """Return what is to be done; `pods` are those that are bound to the node now."""
+    here = {identity(each): each for each in pods if bound_to(each) == node}
+    evict, passed = [], []
+    for named in request.pods:
+        key = evicting.Pod(named.namespace, named.name, named.uid)
+        found = here.get(key)
+        if found is None or is_leaving(found) or has_ended(found):
+            continue
+        why = _why_not(found)
+        if why:
+            passed.append(f"{key} {why}")
+        elif key not in evict:
+            evict.append(key)
+    return Choice(tuple(evict), tuple(passed))
+
+
+def _why_not(pod: Pod) -> str:
+    if is_static(pod):
+        return "is a static pod of the node and is not evicted."
+    if daemon_set(pod):
+        return f"belongs to DaemonSet {daemon_set(pod)} and is not evicted."
+    return ""
+
+
+def identity(pod: Pod) -> evicting.Pod:
+    """Return the pod's names."""
+    meta = pod.metadata
+    return evicting.Pod(meta.namespace or "", meta.name, meta.uid or "")
+
+
+def bound_to(pod: Pod) -> str:
+    """Return the name of the pod's node, empty while it has none."""
+    return (pod.spec.node_name if pod.spec else None) or ""
+
+
+def is_static(pod: Pod) -> bool:
+    """Whether a file of the node is what makes the pod."""
+    return MIRROR in (pod.metadata.annotations or {})
+
+
+def daemon_set(pod: Pod) -> str:
+    """Return the name of the DaemonSet that the pod belongs to, empty for none."""
+    owners = pod.metadata.owner_references or ()
+    return next((each.name for each in owners if each.controller and each.kind == "DaemonSet"), "")
+
+
+def is_leaving(pod: Pod) -> bool:
+    """Whether it was deleted or evicted and its containers are being ended."""
+    return pod.metadata.deletion_timestamp is not None
+
+
+def has_ended(pod: Pod) -> bool:
+    """Whether all its containers have ended for good."""
+    return pod.status is not None and pod.status.phase in _ENDED

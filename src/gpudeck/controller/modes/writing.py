@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write on a Node how far its mode is: label and taint, the condition GPUModeActive, Events.
+
+Called by `reconciler`. Label and taint are one write, on the condition that the Node is still
+as it was read; the condition is ours alone (server-side apply), so the kubelet's stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpudeck.api import conditions, labels
+from gpudeck.api.core import Node, NodeCondition, Taint
+from gpudeck.api.meta import Meta, ObjectReference
+from gpudeck.api.resources import NODE
+from gpudeck.controller import metrics
+from gpudeck.controller.modes import deciding, looking
+from gpudeck.controller.modes.deciding import Phase
+from gpudeck.kube import recording
+from gpudeck.kube.client import Client
+
+SLOW = "ModeChangeSlow"
+CHANGED = "ModeChanged"
+_WARNINGS = (Phase.UNKNOWN,)
+
+
+class Writer:
+    """Writes on Nodes."""
+
+    def __init__(self, client: Client, recorder: recording.Recorder) -> None:
+        self._client = client
+        self._recorder = recorder
+
+    async def mark(self, node: Node, step: deciding.Step) -> bool:
+        """Bring label and taint about; returns whether anything was to be written.
+
+        Raises ConflictError if the Node is not as it was read.
+        """
+        patch = marks(node, step)
+        if not patch:
+            return False
+        meta = node.metadata
+        patch.setdefault("metadata", {}).update(uid=meta.uid, resourceVersion=meta.resource_version)
+        await self._client.merge_patch(
+            NODE, meta.name, patch, Meta, manager=labels.MANAGER_CONTROLLER
+        )
+        metrics.writes.labels("Node").inc()
+        return True
+
+    async def say(self, node: Node, step: deciding.Step, *, is_slow: bool) -> None:
+        """Bring the condition about, and tell people when its reason changes."""
+        before = condition_of(node)
+        after = condition(before, step, recording.timestamp())
+        if before == after:
+            return
+        name = node.metadata.name
+        said = [after] if after is not None else []
+        body: dict[str, Any] = {"metadata": {"name": name}, "status": {"conditions": said}}
+        await self._client.apply(
+            NODE, body, Meta, manager=labels.MANAGER_CONTROLLER, subresource="status"
+        )
+        metrics.writes.labels("Node").inc()
+        self._tell(name, before, step)
+        if is_slow and not step.phase.is_settled:
+            self._record(name, SLOW, f"The mode has been changing for long. {step.message}")
+
+    def _tell(self, name: str, before: NodeCondition | None, step: deciding.Step) -> None:
+        if step.phase is Phase.NO_CARDS or (before is not None and before.reason == step.phase):
+            return
+        if step.phase is not Phase.ACTIVE:
+            self._record(name, step.phase, step.message)
+        elif before is not None:  # A node that has just come is no news.
+            self._record(name, CHANGED, step.message)
+
+    def _record(self, name: str, reason: str, message: str) -> None:
+        # The kubelet too gives the name for the UID in Events about its Node (1.37), and
+        # `kubectl describe node` looks for that.
+        about = ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
+        is_warning = reason == SLOW or reason in _WARNINGS
+        self._recorder.record(about, reason=str(reason), message=message, warning=is_warning)
+
+
+def marks(node: Node, step: deciding.Step) -> dict[str, Any]:
+    """Return the merge patch that brings label and taint about, empty if they are so. Pure."""
+    patch: dict[str, Any] = {}
+    if (node.metadata.labels or {}).get(labels.ACTIVE_MODE) != step.active:
+        patch["metadata"] = {"labels": {labels.ACTIVE_MODE: step.active}}
+    if looking.taint_of(node) != step.taint:
+        known = (node.spec.taints if node.spec else None) or []
+        taints = [each for each in known if each.key != labels.MODE_CHANGE]
+        if step.taint is not None:
+            taint = Taint(key=labels.MODE_CHANGE, value=step.taint, effect="NoSchedule")
+            taints.append(taint)
+        patch["spec"] = {"taints": taints}
+    return patch
+
+
+def condition(before: NodeCondition | None, step: deciding.Step, now: str) -> NodeCondition | None:
+    """Return what the condition is to be; None for a node without cards. Pure."""
+    if step.phase is Phase.NO_CARDS:
+        return None
+    status = conditions.TRUE if step.phase.is_settled else conditions.FALSE
+    is_same = before is not None and before.status == status
+    return NodeCondition(
+        type=conditions.MODE_ACTIVE,
+        status=status,
+        reason=str(step.phase),
+        message=step.message,
+        last_transition_time=before.last_transition_time if before and is_same else now,
+    )
+
+
+def condition_of(node: Node) -> NodeCondition | None:
+    """Return our condition of a Node."""
+    found = (node.status.conditions if node.status else None) or ()
+    return next((each for each in found if each.type == conditions.MODE_ACTIVE), None)
+
+
+def with_reasons(
+    step: deciding.Step, blocked: dict[Any, str], *, slow_minutes: float
+) -> deciding.Step:
+    """Return the step with what stands in its way in its sentence. Pure."""
+    message = step.message
+    reasons = [f"{pod} is not evicted: {why}" for pod, why in sorted(blocked.items())]
+    if reasons:
+        more = f" So it is with {len(reasons) - 1} more." if len(reasons) > 1 else ""
+        message += f" {reasons[0]}{more}"
+    if slow_minutes and not step.phase.is_settled:
+        message += f" It has taken more than {slow_minutes:g} min; nothing is forced."
+    return msgspec.structs.replace(step, message=message)
