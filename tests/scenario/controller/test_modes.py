@@ -324,7 +324,7 @@ async def test_a_budget_that_gives_way_lets_the_change_go_on() -> None:
         server = machine.server
         machine.run_pod("trains", **CARD)
         protect(server, "trains")
-        async with controller(server, attended=False, mode_seconds=0.5):
+        async with controller(server, attended=False, mode_seconds=2.0):
             machine.wish(DRA)
             await server.until(lambda: "ModeChangeSlow" in machine.events())
             assert "nothing is forced" in machine.said["message"]
@@ -349,7 +349,7 @@ async def test_a_mode_that_offers_nothing_keeps_others_off_for_a_while_only() ->
     async with story(DRA) as machine:
         server = machine.server
         machine.has_cards = False
-        async with controller(server, attended=False, mode_seconds=1.0):
+        async with controller(server, attended=False, mode_seconds=4.0):
             machine.wish(PLUGIN)
             await server.until(machine.in_phase("WaitingForOffer"))
             assert "offers no card yet" in machine.said["message"]
