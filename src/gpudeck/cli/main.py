@@ -33,6 +33,7 @@ _PROCESSES = {
     "mps-control": "Keeps the MPS daemons of a node's NVIDIA cards (started by the chart).",
     "features": "Finds what nodes have and labels them: worker, master, gc (started by the chart).",
     "gfd": "Keeps the labels of a node's NVIDIA cards (started by the chart).",
+    "mig-manager": "Partitions a node's cards as its label says (started by the chart).",
 }
 
 

@@ -28,10 +28,11 @@ _PACKAGES = {
     "features": "gpudeck.features",
     "device-plugin": "gpudeck.deviceplugin",
     "gfd": "gpudeck.gfd",
+    "mig-manager": "gpudeck.repartitioning",
 }
 _ARGUMENTS = {"adapter": "vendor", "features": "role"}
 """The setting of a process that is given as a word, not as an option."""
-_PLAIN_LOOP = ("adapter", "mps-control", "device-plugin")
+_PLAIN_LOOP = ("adapter", "mps-control", "device-plugin", "mig-manager")
 """They start children: uvloop does so by fork(), which gRPC warns about."""
 
 _WITH_LIBRARY = ("adapter", "device-plugin", "gfd")

@@ -85,7 +85,9 @@ async def attended(place: Place, *, changing: bool = False) -> AsyncIterator[Car
     """
     async with contextlib.AsyncExitStack() as stack:
         if changing:
-            lock = root.Root(place.host_root).real(_LOCK)
+            host = root.Root(place.host_root)
+            host.make_directory("/run")
+            lock = host.real(_LOCK)
             await stack.enter_async_context(locks.held(lock, deadline_seconds=LOCK_SECONDS))
         cards = Cards(place)
         running = asyncio.create_task(cards.supervisor.run())

@@ -115,6 +115,15 @@ class SimulatedBench:
         fault = contract.Fault(reason="RowRemapPending", message="A row is to be remapped.")
         self._bench.change_reading(card, faults=(fault,))
 
+    def start_anew(self, card: int) -> None:
+        """As a host does that reboots: pending modes come into force."""
+        reading = self._bench.read().cards[card].reading
+        self._bench.change_reading(card, mode=reading.pending_mode, partitions=())
+
+    def lose_partitions(self, card: int) -> None:
+        """As a driver that is loaded anew does."""
+        self._bench.change_reading(card, partitions=())
+
     def fail_making(self, card: int) -> None:
         self._bench.change_card(card, making_fails=True)
 

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpudeck mig-manager`: the process that partitions a node's cards as its label says.
+
+One task takes one step after another (`stepping`); the others wake it: the Node, a
+ConfigMap, or what the node shows of driver and partitions has changed. Nothing is kept
+but on the Node, so the process may end at any instruction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpudeck import errors, logs
+from gpudeck.api import labels
+from gpudeck.api.core import ConfigMap, Node, NodeSpec
+from gpudeck.api.meta import ObjectMeta
+from gpudeck.api.resources import CONFIG_MAP, NODE
+from gpudeck.host import certificates, platform, rebooting
+from gpudeck.host.root import Root
+from gpudeck.kube import recording, reviewing, serving
+from gpudeck.kube.caching import Cache
+from gpudeck.kube.client import Client
+from gpudeck.kube.watching import Change
+from gpudeck.kubelet import listing
+from gpudeck.mig import attending, configs
+from gpudeck.repartitioning import (
+    looking,
+    metrics,
+    nodes,
+    progress,
+    reporting,
+    sources,
+    stepping,
+)
+from gpudeck.repartitioning.settings import Settings
+from gpudeck.repartitioning.stepping import Act
+from gpudeck.vendors import contract, records, registry
+
+log = logs.get(__name__)
+
+RETRY_SECONDS = 2.0
+_HANGING_SECONDS = 300.0
+"""Longer than the library may take for the cards of a node."""
+
+
+class Process:
+    """The parts of the process and what connects them."""
+
+    def __init__(self, settings: Settings, api: Client) -> None:
+        self._settings = settings
+        self._api = api
+        self._namespace = settings.namespace or api.namespace
+        self._root = Root(settings.host_root, on_node=settings.host_root_on_node)
+        self._place = attending.Place(settings.vendor, str(settings.host_root), settings.log_level)
+        places = contract.VendorSettings(
+            host_root=str(settings.host_root), host_root_on_node=settings.host_root_on_node
+        )
+        self._vendor = registry.load(settings.vendor).vendor(places)
+        self._node = Cache(
+            api, NODE, Node, field_selector=f"metadata.name={settings.node_name}", keep=_trimmed
+        )
+        names = (settings.config_map, settings.group_config_map, settings.default_config_map)
+        self._maps = {name: self._map(name) for name in names if name}
+        self._recorder = recording.Recorder(api, "mig-manager", instance=settings.node_name)
+        self._reporter = reporting.Reporter(api, settings.node_name, self._recorder)
+        self._limits = stepping.Limits(
+            drain=settings.drain_seconds,
+            pause=settings.pause_seconds,
+            change=settings.change_seconds,
+            reboot=settings.reboot_seconds,
+            may_reboot=settings.reboot,
+            needs_leave=settings.reboot_approval,
+        )
+        self._wake = asyncio.Event()
+        self._look: looking.Look | None = None
+        self._looked = 0.0
+        self._traces: tuple[str, ...] | None = None
+        self._looked_at: tuple[str, ...] | None = None
+        self._failures: tuple[looking.Failure, ...] = ()
+        self._failed = 0.0
+        self._rebooting = False
+        self._stepped = time.monotonic()
+
+    def _map(self, name: str) -> Cache[ConfigMap]:
+        return Cache(
+            self._api,
+            CONFIG_MAP,
+            ConfigMap,
+            namespace=self._namespace,
+            field_selector=f"metadata.name={name}",
+        )
+
+    async def run(self) -> None:
+        """Run every part until one of them fails."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._node.run(), name="node")
+            for name, each in self._maps.items():
+                group.create_task(each.run(), name=f"config map {name}")
+            group.create_task(self._follow_traces(), name="traces")
+            group.create_task(self._reporter.run(), name="condition")
+            group.create_task(self._recorder.run(), name="events")
+            group.create_task(self._steps(), name="steps")
+            group.create_task(serving.health(self._settings.health_port, self._hanging))
+            group.create_task(self._metrics(), name="metrics")
+
+    async def _metrics(self) -> None:
+        await serving.metrics(
+            self._settings.metrics_port,
+            metrics.text,
+            guard=reviewing.Guard(self._api, "/metrics"),
+            certificate=certificates.self_signed,
+        )
+
+    def _hanging(self) -> str:
+        waiting = self._wake.is_set() and time.monotonic() - self._stepped > _HANGING_SECONDS
+        return "The cards have not answered for long." if waiting else ""
+
+    async def _follow_traces(self) -> None:
+        """Notice that a driver was loaded anew, or that others change partitions, for ever."""
+        while True:
+            try:
+                found = await asyncio.to_thread(self._vendor.traces)
+            except errors.GpudeckError as error:
+                log.debug("The node does not show its driver", why=error.message)
+                found = ()
+            if found != self._traces:
+                self._traces = found
+                self._wake.set()
+            await asyncio.sleep(self._settings.trace_seconds)
+
+    async def _steps(self) -> None:
+        """Take steps, for ever."""
+        await self._node.synced()
+        self._node.subscribe(self._changed)
+        for each in self._maps.values():
+            await each.synced()
+            each.subscribe(self._reconfigured)
+        while True:
+            self._wake.clear()
+            try:
+                pause = await self._step()
+            except errors.RetryableError as error:
+                log.info("The next step waits", error=error)
+                pause = RETRY_SECONDS
+            except errors.TerminalError as error:
+                # Rights and the Node may come later.
+                log.warning("The next step waits", error=error)
+                pause = stepping.LATER_SECONDS
+            self._stepped = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    def _changed(self, _change: Change[Node]) -> None:
+        self._wake.set()
+
+    def _reconfigured(self, _change: Change[ConfigMap]) -> None:
+        self._look = None
+        self._wake.set()
+
+    async def _step(self) -> float | None:
+        """Take one step; return the seconds until the next, None until something happens."""
+        node = await self._api.get(NODE, self._settings.node_name, Node)
+        situation = await self._situation(nodes.seen(node))
+        step = stepping.step(situation)
+        await self._write(node, step.wish)
+        if _phase(step.wish.record) is not _phase(situation.seen.record):
+            self._failures, self._rebooting = (), False
+        self._reporter.show(step.said)
+        match step.act:
+            case Act.NOTHING:
+                return step.pause
+            case Act.LOOK:
+                await self._look_again(situation.wanted)
+            case Act.APPLY:
+                await self._apply(situation.wanted)
+            case Act.REBOOT:
+                await self._reboot()
+        return 0.0
+
+    async def _situation(self, seen: nodes.Seen) -> stepping.Situation:
+        if self._traces != self._looked_at:
+            self._look = None
+        record = seen.record
+        pods = None
+        if record is not None and record.is_under_way:
+            with contextlib.suppress(errors.UnavailableError):
+                pods = await listing.pods(Path(self._settings.pod_resources))
+        return stepping.Situation(
+            now=int(time.time()),
+            boot=platform.boot_id(self._root) or "",
+            seen=seen,
+            wanted=seen.config or self._settings.default_config,
+            look=self._look,
+            age=time.monotonic() - self._looked,
+            pods=pods,
+            failures=self._failures,
+            failed_for=time.monotonic() - self._failed,
+            rebooting=self._rebooting,
+            namespace=self._namespace,
+            limits=self._limits,
+        )
+
+    async def _write(self, node: Node, wish: nodes.Wish) -> None:
+        """Let the Node say what is wished. Raises ConflictError where it has changed meanwhile."""
+        patch = nodes.patch(node, wish)
+        if patch is None:
+            return
+        log.info("Writing to the Node", state=wish.state or "none", phase=_phase(wish.record))
+        name, manager = node.metadata.name, labels.MANAGER_MIG_MANAGER
+        await self._api.merge_patch(NODE, name, patch, Node, manager=manager)
+
+    async def _look_again(self, name: str) -> None:
+        traces = self._traces
+        pods = await self._pods()
+        self._look = await looking.look(self._place, name, self._finder(name), pods)
+        self._looked, self._looked_at = time.monotonic(), traces
+
+    async def _apply(self, name: str) -> None:
+        """Change the cards, and look at them anew before anything is made of it."""
+        pods = await listing.pods(Path(self._settings.pod_resources))
+        with metrics.apply_seconds.time():
+            self._failures = await looking.apply(self._place, self._finder(name), pods)
+        metrics.changes.labels("failed" if self._failures else "success").inc()
+        self._look, self._failed = None, time.monotonic()
+
+    async def _pods(self) -> Sequence[listing.Pod]:
+        try:
+            return await listing.pods(Path(self._settings.pod_resources))
+        except errors.UnavailableError as error:
+            log.info("Planning without knowing what pods hold", error=error)
+            return ()
+
+    async def _reboot(self) -> None:
+        self._rebooting = True
+        try:
+            await rebooting.reboot(self._root)
+        except errors.GpudeckError as error:
+            self._failures = (looking.Failure(error.reason, error.message),)
+            self._failed = time.monotonic()
+
+    def _finder(self, name: str) -> looking.Find:
+        def find(cards: Sequence[records.CardState]) -> sources.Found:
+            settings = self._settings
+            named = self._sources(settings.config_map, is_needed=True)
+            grouped = self._sources(settings.group_config_map)
+            shipped = self._sources(settings.default_config_map)
+            return sources.find(name, (*named, *grouped), shipped, cards)
+
+        return find
+
+    def _sources(self, name: str, *, is_needed: bool = False) -> tuple[sources.Source, ...]:
+        if not name:
+            return ()
+        found = next(iter(self._maps[name].objects.values()), None)
+        text = (found.data or {}).get(configs.KEY) if found is not None else None
+        return (sources.Source(name, text, is_needed),)
+
+
+def _phase(record: progress.Record | None) -> progress.Phase:
+    return record.phase if record is not None else progress.Phase.DONE
+
+
+def _trimmed(node: Node) -> Node:
+    """What is used of a Node, so that the kubelet's reports of its state wake nobody."""
+    meta = node.metadata
+    taints = (node.spec.taints if node.spec else None) or []
+    return Node(
+        metadata=ObjectMeta(
+            name=meta.name,
+            uid=meta.uid,
+            labels={
+                name: value for name, value in (meta.labels or {}).items() if nodes.is_read(name)
+            },
+            annotations={
+                name: value
+                for name, value in (meta.annotations or {}).items()
+                if nodes.is_read(name)
+            },
+        ),
+        spec=NodeSpec(taints=[each for each in taints if each.key == nodes.TAINT.key]),
+    )
+
+
+async def run(settings: Settings) -> None:
+    """Run until cancelled. Raises GpudeckError for settings that cannot work."""
+    if not settings.node_name:
+        raise errors.InvalidError(
+            "--node-name: is missing; allowed: the name of this host's Node", field="--node-name"
+        )
+    async with await Client.connect(settings.kubeconfig) as api:
+        await Process(settings, api).run()

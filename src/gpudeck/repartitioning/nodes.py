@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Node says that matters to its partitions, and what is to be written to it. Pure.
+
+Of a Node this process changes its state label, the labels that pause workloads, one taint
+and three annotations; everything else is other people's. A workload's label is only given
+back while it still says that it is paused, so a label that a person has set meanwhile stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gpudeck.api import labels
+from gpudeck.api.core import Node, Taint
+from gpudeck.repartitioning import progress
+
+PAUSED = "paused-for-mig-change"
+TRUE = "true"
+OURS = ("device-plugin", "gpu-feature-discovery")
+"""They run where their label is not there, too."""
+DEPLOYED = (*OURS, "dcgm", "dcgm-exporter", "nvsm")
+"""Workloads that have cards open, as their labels name them."""
+_CONTAINERS = {
+    "device-plugin": ("nvidia-device-plugin-ctr", "nvidia-device-plugin"),
+    "gpu-feature-discovery": ("gpu-feature-discovery-ctr", "gpu-feature-discovery"),
+    "dcgm": ("nvidia-dcgm", "nvidia-dcgm-ctr"),
+    "dcgm-exporter": ("exporter", "nvidia-dcgm-exporter"),
+    "nvsm": ("nvsm",),
+}
+"""Names of the containers of each, by which the kubelet tells whether they have ended."""
+BY = "mig-manager"
+TAINT = Taint(key=labels.MIG_TAINT, value=TRUE, effect="NoSchedule")
+MOST_PODS = 200
+"""Asked to go at a time; the others follow when some have gone."""
+
+
+_READ = frozenset(
+    {
+        labels.MIG_CONFIG,
+        labels.MIG_STATE,
+        labels.MIG_CHANGE,
+        labels.ACTIVE_MODE,
+        labels.DRAIN,
+        labels.DRAIN_BLOCKED,
+        labels.DISRUPTION_REQUIRED,
+        labels.DISRUPTION_APPROVED,
+    }
+)
+
+
+class Pod(msgspec.Struct, frozen=True, order=True):
+    """A pod as the kubelet names it."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a Node."""
+
+    name: str = ""
+    uid: str = ""
+    config: str = ""
+    state: str = ""
+    mode: str = ""
+    """device-plugin, dra, or empty while the controller has not said."""
+    deploy: Mapping[str, str] = {}
+    """The labels of `DEPLOYED` that are there, by full name."""
+    record: progress.Record | None = None
+    drain: str = ""
+    blocked: str = ""
+    is_tainted: bool = False
+    asks_reboot: bool = False
+    may_reboot: bool = False
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Node is to say of it. Without a record the node is in service."""
+
+    record: progress.Record | None = None
+    state: str = ""
+    drain: tuple[Pod, ...] = ()
+    why: str = ""
+    """Why these pods are to go."""
+
+
+def wish(record: progress.Record, **more: Any) -> Wish:
+    """What belongs to a record."""
+    return Wish(record=record, state=record.state, **more)
+
+
+def is_read(name: str) -> bool:
+    """Whether a label or an annotation of that name is looked at."""
+    return name in _READ or name.startswith(labels.DEPLOY)
+
+
+def seen(node: Node) -> Seen:
+    """Read a Node."""
+    meta = node.metadata
+    found, notes = meta.labels or {}, meta.annotations or {}
+    deploy = {labels.DEPLOY + each for each in DEPLOYED}
+    taints = (node.spec.taints if node.spec else None) or []
+    return Seen(
+        name=meta.name,
+        uid=meta.uid or "",
+        config=found.get(labels.MIG_CONFIG, ""),
+        state=found.get(labels.MIG_STATE, ""),
+        mode=found.get(labels.ACTIVE_MODE, ""),
+        deploy={name: value for name, value in found.items() if name in deploy},
+        record=progress.decode(notes.get(labels.MIG_CHANGE, "")),
+        drain=_own_drain(notes),
+        blocked=notes.get(labels.DRAIN_BLOCKED, ""),
+        is_tainted=any(each.key == TAINT.key for each in taints),
+        asks_reboot=labels.DISRUPTION_REQUIRED in notes,
+        may_reboot=labels.DISRUPTION_APPROVED in notes,
+    )
+
+
+def _own_drain(notes: Mapping[str, str]) -> str:
+    text = notes.get(labels.DRAIN, "")
+    try:
+        found = msgspec.json.decode(text) if text else None
+    except msgspec.DecodeError:
+        return ""
+    return text if isinstance(found, dict) and found.get("by") == BY else ""
+
+
+def pauses(deploy: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels to change so that workloads go, with what they say now."""
+    found = {}
+    for each in DEPLOYED:
+        name = labels.DEPLOY + each
+        value = deploy.get(name, "" if each in OURS else None)
+        if value in ("", TRUE):
+            found[name] = value
+    return found
+
+
+def containers(paused: Iterable[str]) -> frozenset[str]:
+    """Names of the containers that go when these labels are changed."""
+    found = (_CONTAINERS[each.removeprefix(labels.DEPLOY)] for each in paused)
+    return frozenset(name for names in found for name in names)
+
+
+def patch(node: Node, wanted: Wish) -> dict[str, Any] | None:
+    """Return the merge patch that lets a Node say what is wanted; None where it does.
+
+    It holds only for the version of the Node that it was made from: it says so.
+    """
+    now = seen(node)
+    given = _deploy(now, wanted) | _state(now, wanted)
+    notes = _notes(node.metadata.annotations or {}, now, wanted)
+    taints = _taints(node, wanted)
+    if not given and not notes and taints is None:
+        return None
+    meta = {"resourceVersion": node.metadata.resource_version}
+    body: dict[str, Any] = {"metadata": {**meta, "labels": given, "annotations": notes}}
+    if taints is not None:
+        body["spec"] = {"taints": taints}
+    return body
+
+
+def _state(now: Seen, wanted: Wish) -> dict[str, str | None]:
+    return {labels.MIG_STATE: str(wanted.state) or None} if wanted.state != now.state else {}
+
+
+def _deploy(now: Seen, wanted: Wish) -> dict[str, str | None]:
+    before = now.record.paused if now.record else {}
+    after = wanted.record.paused if wanted.record else {}
+    changes: dict[str, str | None] = {}
+    for each in DEPLOYED:
+        name = labels.DEPLOY + each
+        value = now.deploy.get(name, "")
+        if name in after:
+            if value in ("", TRUE):
+                changes[name] = PAUSED
+        elif value == PAUSED:
+            # Of a label whose record was lost only this much is sure: the workload did run.
+            changes[name] = before.get(name, TRUE) or None
+    return changes
+
+
+def _notes(before: Mapping[str, str], now: Seen, wanted: Wish) -> dict[str, str | None]:
+    record = progress.encode(wanted.record) if wanted.record else None
+    changes: dict[str, str | None] = {}
+    if before.get(labels.MIG_CHANGE) != record:
+        changes[labels.MIG_CHANGE] = record
+    drain = _drain(wanted)
+    if drain is not None and before.get(labels.DRAIN) != drain:
+        changes[labels.DRAIN] = drain
+    elif drain is None and now.drain:
+        changes[labels.DRAIN] = None
+    return changes | _leave(now, wanted)
+
+
+def _leave(now: Seen, wanted: Wish) -> dict[str, str | None]:
+    """Annotations by which a reboot waits for leave; others of the node ask for it too."""
+    asks = wanted.record is not None and wanted.record.asked
+    if asks and not now.asks_reboot and not now.may_reboot:
+        return {labels.DISRUPTION_REQUIRED: ""}
+    if asks or now.record is None or not now.record.asked:
+        return {}
+    there = {
+        labels.DISRUPTION_REQUIRED: now.asks_reboot,
+        labels.DISRUPTION_APPROVED: now.may_reboot,
+    }
+    return {name: None for name, is_there in there.items() if is_there}
+
+
+def _drain(wanted: Wish) -> str | None:
+    if not wanted.drain:
+        return None
+    pods = [{"namespace": each.namespace, "name": each.name} for each in wanted.drain[:MOST_PODS]]
+    return msgspec.json.encode({"by": BY, "why": wanted.why, "pods": pods}).decode()
+
+
+def _taints(node: Node, wanted: Wish) -> list[dict[str, Any]] | None:
+    """All taints of the Node where ours comes or goes, for a patch replaces the list."""
+    found = (node.spec.taints if node.spec else None) or []
+    others = [each for each in found if each.key != TAINT.key]
+    is_out = wanted.record is not None and wanted.record.is_under_way
+    if is_out is (len(others) < len(found)):
+        return None
+    return [msgspec.to_builtins(each) for each in (*others, *([TAINT] if is_out else []))]

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What became of the config, on the Node: a condition for programs, Events for people.
+
+The condition MigConfigured is ours alone (server-side apply), so the kubelet's conditions
+stay as they are. It names the field where a config is wrong.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from gpudeck import errors
+from gpudeck.api import conditions, labels
+from gpudeck.api.meta import Meta, ObjectReference
+from gpudeck.api.resources import NODE
+from gpudeck.kube.client import Client
+from gpudeck.kube.queueing import Queue
+from gpudeck.kube.recording import Recorder
+from gpudeck.repartitioning import metrics, stepping
+
+CONFIGURED = "MigConfigured"
+_KEY = "condition"
+_PASSING = frozenset({"Looking", "GoingOn"})
+"""Reasons that are not worth a condition: another follows at once."""
+_QUIET = frozenset({"NotChosen", "ModeOpen"})
+"""Reasons that are not worth an Event."""
+
+
+class Reporter:
+    """Tells the Node; `run` and the recorder's must run."""
+
+    def __init__(self, api: Client, node: str, recorder: Recorder) -> None:
+        self._api = api
+        self._node = node
+        self._recorder = recorder
+        self._about = ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
+        self._wanted: stepping.Said | None = None
+        self._written: stepping.Said | None = None
+        self._since = ""
+        self._queue = Queue("node condition", limit_seconds=30.0)
+
+    def show(self, said: stepping.Said) -> None:
+        """Say what holds now. Each thing is told once while it lasts."""
+        if said == self._wanted or said.reason in _PASSING:
+            return
+        if self._wanted is None or said.status != self._wanted.status:
+            self._since = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        is_change = self._wanted is not None and said.reason != self._wanted.reason
+        self._wanted = said
+        metrics.configured.set(said.status == conditions.TRUE)
+        is_news = is_change or said.status == conditions.FALSE
+        if is_news and said.reason not in _QUIET:
+            self._recorder.record(
+                self._about,
+                reason=f"Mig{said.reason}",
+                message=said.message,
+                warning=said.reason not in stepping.ORDINARY,
+            )
+        self._queue.add(_KEY)
+
+    async def run(self) -> None:
+        """Keep the condition, for ever."""
+        await self._queue.work(self._reconcile)
+
+    async def _reconcile(self, _key: str) -> None:
+        said = self._wanted
+        if said is None or said == self._written:
+            return
+        condition = {
+            "type": CONFIGURED,
+            "status": said.status,
+            "reason": said.reason,
+            "message": said.message,
+            "lastTransitionTime": self._since,
+        }
+        body: dict[str, Any] = {
+            "metadata": {"name": self._node},
+            "status": {"conditions": [condition]},
+        }
+        try:
+            await self._api.apply(
+                NODE, body, Meta, manager=labels.MANAGER_MIG_MANAGER, subresource="status"
+            )
+        except (errors.ForbiddenError, errors.NotFoundError) as error:
+            # Rights and the Node may come later, and no other event would let us try again.
+            raise errors.UnavailableError(error.message, reason=error.reason) from error
+        self._written = said

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which config a name means on a node: sources are asked in order, the first that has it counts.
+
+Pure. The ConfigMap that the administrator named comes first, then those of node groups,
+then the configs that the node's own cards offer, in the end the shipped ones for all
+models. A ConfigMap that cannot be read ends the search: what it would have said is not
+known, and a config of the same name from elsewhere may say something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpudeck.api import labels
+from gpudeck.errors import InvalidError, NotFoundError
+from gpudeck.mig import choosing, configs, generating
+from gpudeck.vendors import records
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A ConfigMap: its name, and the text of its key; None where it is not there."""
+
+    name: str
+    text: str | None
+    is_needed: bool = False
+    """An administrator named it, so it is wrong that it is missing."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    config: choosing.Named
+    notes: tuple[str, ...] = ()
+    """What was mended when it was read."""
+
+
+def find(
+    name: str,
+    before: Sequence[Source],
+    after: Sequence[Source],
+    cards: Sequence[records.CardState],
+) -> Found:
+    """Return the config of that name; the cards' own are asked between `before` and `after`.
+
+    Raises InvalidError, by field, for a ConfigMap that is wrong, and NotFoundError where
+    one is missing that is needed, or nothing has a config of that name.
+    """
+    known: list[str] = []
+    for source in before:
+        found = _in(source, name, known)
+        if found is not None:
+            return found
+    offered = generating.generate(cards)
+    if name in offered:
+        return Found(choosing.Named(name, offered[name]))
+    known += offered
+    for source in after:
+        found = _in(source, name, known)
+        if found is not None:
+            return found
+    raise NotFoundError(
+        f"label {labels.MIG_CONFIG}: there is no config {name!r}; "
+        f"allowed: {', '.join(dict.fromkeys(known))}",
+        reason="NoSuchMigConfig",
+    )
+
+
+def _in(source: Source, name: str, known: list[str]) -> Found | None:
+    where = f"ConfigMap {source.name}"
+    if source.text is None:
+        if not source.is_needed:
+            return None
+        raise NotFoundError(
+            f"{where}: it is not there, or has no key {configs.KEY}; it is to hold the configs",
+            reason="MigConfigMapMissing",
+        )
+    try:
+        found = configs.read(source.text)
+    except InvalidError as error:
+        raise InvalidError(
+            f"{where}: {error.message}",
+            reason=error.reason,
+            field=error.field,
+            allowed=error.allowed,
+        ) from error
+    if name in found.by_name:
+        notes = tuple(f"{where}: {each}" for each in found.notes)
+        return Found(choosing.Named(name, found.by_name[name]), notes)
+    known += found.by_name
+    return None

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The next step of a change of a node's partitions. Pure.
+
+A step is what the Node is to say, and what is to be done once it says so. It is worked out
+anew each time from the Node, the cards, the pods and the time, and nothing that it needs
+is kept but on the Node: so it does not matter when the process was ended. Pods and
+workloads are disturbed only for a change that the cards can take; every way out of a
+change gives the node back as it was found.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gpudeck import errors
+from gpudeck.api import labels
+from gpudeck.kubelet import listing
+from gpudeck.repartitioning import nodes, progress
+from gpudeck.repartitioning.looking import Failure, Look
+from gpudeck.repartitioning.progress import Phase, Record
+
+DEVICE_PLUGIN = "device-plugin"
+AGAIN_SECONDS = 60.0
+"""Between two looks at cards that are not as wanted and cannot be made so."""
+SOON_SECONDS = 1.0
+LATER_SECONDS = 10.0
+NEED_REBOOT = frozenset({"ModeStillPending", "ResetUnsupported", "ResetFailed", "ResetHung"})
+"""Reasons of the drivers' errors that only a reboot of the host ends."""
+
+
+ORDINARY = frozenset(
+    {"Applied", "Draining", "Pausing", "Changing", "Rebooting", "RebootNotApproved", "StandingBy"}
+)
+"""Reasons of conditions that tell of nothing wrong."""
+
+
+class Act(enum.StrEnum):
+    """What is to be done once the Node says what it is to say."""
+
+    NOTHING = "nothing"
+    LOOK = "look"
+    """Read the cards."""
+    APPLY = "apply"
+    """Change the cards."""
+    REBOOT = "reboot"
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Seconds, and whether the host may be rebooted."""
+
+    drain: float = 600.0
+    pause: float = 300.0
+    change: float = 600.0
+    reboot: float = 900.0
+    may_reboot: bool = False
+    needs_leave: bool = False
+
+
+class Said(msgspec.Struct, frozen=True):
+    """The condition of the Node. `status` is True, False or Unknown."""
+
+    status: str
+    reason: str
+    message: str
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a step depends on."""
+
+    now: int
+    boot: str
+    seen: nodes.Seen
+    wanted: str
+    """Name of the config; empty: nobody chose one."""
+    look: Look | None = None
+    age: float = 0.0
+    """Seconds since the look."""
+    pods: tuple[listing.Pod, ...] | None = None
+    """None: the kubelet does not tell."""
+    failures: tuple[Failure, ...] = ()
+    """What came of the last attempt of this phase."""
+    failed_for: float = 0.0
+    """Seconds since then."""
+    rebooting: bool = False
+    """The host was told to reboot by this very process."""
+    namespace: str = ""
+    """Of the workloads that are paused."""
+    limits: Limits = Limits()
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    wish: nodes.Wish
+    said: Said
+    act: Act = Act.NOTHING
+    pause: float | None = None
+    """Seconds until the next step, if nothing happens before."""
+
+
+def step(at: Situation) -> Step:
+    """Return the next step."""
+    if at.seen.mode != DEVICE_PLUGIN:
+        return Step(wish=nodes.Wish(), said=_standing_by(at.seen.mode))
+    if not at.wanted:
+        said = Said("Unknown", "NotChosen", "No config is chosen for the node's cards.")
+        return Step(wish=nodes.Wish(), said=said)
+    if at.look is None or at.look.name != at.wanted:
+        said = Said("Unknown", "Looking", f"The cards are read for the config {at.wanted}.")
+        return Step(wish=_as_it_is(at.seen), said=said, act=Act.LOOK)
+    if at.look.error is not None:
+        return _refused(at, at.look, at.look.error)
+    if at.look.is_done:
+        message = " ".join((f"The cards are partitioned as {at.wanted} says.", *at.look.notes))
+        return Step(wish=_done(at), said=Said("True", "Applied", message))
+    return _open(at, at.look)
+
+
+def _standing_by(mode: str) -> Said:
+    if mode:
+        message = (
+            f"The node is in {mode} mode, where partitions follow the claims of pods; "
+            "the config has no effect."
+        )
+        return Said("Unknown", "StandingBy", message)
+    return Said("Unknown", "ModeOpen", "The controller has not said in which mode the node is.")
+
+
+def _as_it_is(seen: nodes.Seen) -> nodes.Wish:
+    if seen.record is None:
+        return nodes.Wish(state=seen.state)
+    return nodes.wish(seen.record)
+
+
+def _refused(at: Situation, look: Look, error: errors.GpudeckError) -> Step:
+    """The config is no good, or the cards cannot be read."""
+    record = at.seen.record
+    if not isinstance(error, errors.RetryableError):
+        return _fail(at, look, error.reason, error.message)
+    if record is not None and record.is_under_way and at.now - record.since > at.limits.change:
+        return _fail(at, look, error.reason, error.message)
+    wish = nodes.Wish(state=progress.State.PENDING)
+    if record is not None and record.is_under_way:
+        wish = nodes.wish(record)
+    elif record is not None and record.config == look.name:
+        # What it was before is kept; whether it is so now, nobody knows.
+        wish = nodes.Wish(record=record, state=progress.State.PENDING)
+    act = Act.LOOK if at.age >= LATER_SECONDS else Act.NOTHING
+    said = Said("False", error.reason, error.message)
+    return Step(wish=wish, said=said, act=act, pause=LATER_SECONDS)
+
+
+def _open(at: Situation, look: Look) -> Step:
+    """Cards are not as wanted."""
+    record = at.seen.record
+    if record is None or not record.is_under_way or not _is_same(record, look):
+        return _begin(at, look, record)
+    match record.phase:
+        case Phase.DRAINING:
+            return _drain(at, look, record)
+        case Phase.PAUSING:
+            return _pause(at, look, record)
+        case Phase.CHANGING:
+            return _change(at, look, record)
+        case _:
+            return _reboot(at, look, record)
+
+
+def _is_same(record: Record, look: Look) -> bool:
+    return (record.config, record.digest) == (look.name, look.digest)
+
+
+def _begin(at: Situation, look: Look, record: Record | None) -> Step:
+    if record is not None and not record.is_under_way and at.seen.state:
+        tried = (record.tried, record.boot) == (look.fingerprint, at.boot)
+        if record.reason and _is_same(record, look) and tried:
+            return _fail(at, look, record.reason, record.message)
+    if not look.can_change:
+        return _fail(at, look, look.failures[0].reason, _sentences(look.failures))
+    # What is paused for a change that is no longer wanted stays so for this one.
+    return _go_on(at, Phase.DRAINING, rebooted=False, asked=False)
+
+
+def _drain(at: Situation, look: Look, record: Record) -> Step:
+    late = at.now - record.since > at.limits.drain
+    if at.pods is None:
+        message = "The kubelet does not tell what pods hold the cards."
+        if late:
+            return _fail(at, look, "PodsUnknown", message)
+        return _wait(record, "PodsUnknown", message, SOON_SECONDS)
+    holders = look.holders(at.pods)
+    if not holders:
+        paused = {**nodes.pauses(at.seen.deploy), **record.paused}
+        return _go_on(at, Phase.PAUSING, paused=paused)
+    names = _listed(map(str, holders))
+    if late:
+        why = f" {at.seen.blocked}" if at.seen.blocked else ""
+        message = (
+            f"Pods that hold what is to change have not ended within {at.limits.drain:g} s: "
+            f"{names}.{why} End them, then remove the label {labels.MIG_STATE}."
+        )
+        return _fail(at, look, "DrainTimeLimit", message)
+    message = f"Pods that hold what is to change are asked to end: {names}."
+    why = f"its cards are to be partitioned as {look.name}"
+    wish = nodes.wish(record, drain=holders, why=why)
+    return Step(wish=wish, said=Said("False", "Draining", message), pause=SOON_SECONDS)
+
+
+def _pause(at: Situation, look: Look, record: Record) -> Step:
+    late = at.now - record.since > at.limits.pause
+    if at.pods is None:
+        message = "The kubelet does not tell whether the device plugin has ended."
+        if late:
+            return _fail(at, look, "PodsUnknown", message)
+        return _wait(record, "PodsUnknown", message, SOON_SECONDS)
+    containers = nodes.containers(record.paused)
+    running = [
+        f"{each.namespace}/{each.name}"
+        for each in at.pods
+        if each.namespace == at.namespace and not containers.isdisjoint(each.containers)
+    ]
+    if running:
+        names = _listed(running)
+        if late:
+            message = f"Workloads of the cards have not ended within {at.limits.pause:g} s: {names}"
+            return _fail(at, look, "PauseTimeLimit", f"{message}.")
+        return _wait(record, "Pausing", f"Workloads of the cards end: {names}.", SOON_SECONDS)
+    if look.holders(at.pods):  # They came before the device plugin ended.
+        return _go_on(at, Phase.DRAINING)
+    return _go_on(at, Phase.CHANGING)
+
+
+def _change(at: Situation, look: Look, record: Record) -> Step:
+    if at.pods is not None and look.holders(at.pods):
+        return _go_on(at, Phase.DRAINING)
+    said = Said("False", "Changing", f"The cards are being partitioned as {look.name}.")
+    if not at.failures:
+        return Step(wish=nodes.wish(record), said=said, act=Act.APPLY)
+    if any(each.reason in NEED_REBOOT for each in at.failures):
+        return _need_reboot(at, look, record)
+    message = _sentences(at.failures)
+    passes = all(each.is_passing for each in at.failures)
+    if not passes or at.now - record.since > at.limits.change:
+        return _fail(at, look, at.failures[0].reason, message)
+    left = LATER_SECONDS - at.failed_for
+    said = Said("False", at.failures[0].reason, message)
+    act = Act.APPLY if left <= 0 else Act.NOTHING
+    return Step(wish=nodes.wish(record), said=said, act=act, pause=max(left, 0.0))
+
+
+def _need_reboot(at: Situation, look: Look, record: Record) -> Step:
+    message = _sentences(at.failures)
+    if record.rebooted:
+        return _fail(at, look, "RebootDidNotHelp", f"The node was rebooted. {message}")
+    if not at.limits.may_reboot:
+        message += " Or let mig-manager reboot it (chart value migManager.reboot.enabled)."
+        return _fail(at, look, "RebootRequired", message)
+    phase = Phase.APPROVING if at.limits.needs_leave else Phase.REBOOTING
+    return _go_on(at, phase, asked=at.limits.needs_leave)
+
+
+def _reboot(at: Situation, look: Look, record: Record) -> Step:
+    if record.boot != at.boot:
+        return _go_on(at, Phase.DRAINING, rebooted=True, asked=False)
+    if record.phase is Phase.APPROVING:
+        if at.seen.may_reboot:
+            return _go_on(at, Phase.REBOOTING)
+        message = "The cards need a reboot of the node, which waits for approval."
+        return _wait(record, "RebootNotApproved", message, None)
+    if at.failures:
+        return _fail(at, look, at.failures[0].reason, _sentences(at.failures))
+    if at.now - record.since > at.limits.reboot:
+        message = f"The node was told to reboot and has not for {at.limits.reboot:g} s."
+        return _fail(at, look, "RebootDidNotHappen", message)
+    said = Said("False", "Rebooting", "The node is being rebooted for its cards.")
+    act = Act.NOTHING if at.rebooting else Act.REBOOT
+    return Step(wish=nodes.wish(record), said=said, act=act, pause=LATER_SECONDS)
+
+
+def _record(at: Situation, phase: Phase, **more: Any) -> Record:
+    """The record of a phase that begins now."""
+    old = at.seen.record
+    fields: dict[str, Any] = {
+        "version": progress.VERSION,
+        "config": at.wanted,
+        "digest": at.look.digest if at.look is not None else "",
+        "phase": phase,
+        "since": at.now,
+        "boot": at.boot,
+    }
+    if phase is not Phase.DONE and old is not None and old.is_under_way:
+        fields |= {"paused": old.paused, "rebooted": old.rebooted, "asked": old.asked}
+    return Record(**{**fields, **more})
+
+
+def _done(at: Situation, **more: Any) -> nodes.Wish:
+    """The outcome; one that is found again is as old as it was."""
+    record, old = _record(at, Phase.DONE, **more), at.seen.record
+    if old is not None and msgspec.structs.replace(record, since=old.since) == old:
+        record = old
+    return nodes.wish(record)
+
+
+def _go_on(at: Situation, phase: Phase, **more: Any) -> Step:
+    record = _record(at, phase, **more)
+    said = Said("False", "GoingOn", f"The cards are to be partitioned as {at.wanted}.")
+    return Step(wish=nodes.wish(record), said=said, pause=0.0)
+
+
+def _wait(record: Record, reason: str, message: str, pause: float | None) -> Step:
+    return Step(wish=nodes.wish(record), said=Said("False", reason, message), pause=pause)
+
+
+def _fail(at: Situation, look: Look, reason: str, message: str) -> Step:
+    """Give the node back; the partitions stay as they are. Other cards may bring another step."""
+    wish = _done(at, reason=reason, message=message, tried=look.fingerprint)
+    act = Act.LOOK if at.age >= AGAIN_SECONDS else Act.NOTHING
+    return Step(wish=wish, said=Said("False", reason, message), act=act, pause=AGAIN_SECONDS)
+
+
+def _sentences(failures: Iterable[Failure]) -> str:
+    return " ".join(dict.fromkeys(f"{each.message.rstrip('.')}." for each in failures))
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return ", ".join(found[:5]) + more
