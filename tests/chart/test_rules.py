@@ -17,10 +17,11 @@ from tests.chart import rendering
 from gpudeck import settings
 from gpudeck.api import attributes, labels
 from gpudeck.controller.nodegroups import workloads as templates
+from gpudeck.mig import configs, defaults
 
 Manifest = dict[str, Any]
 OBJECTS = [(variant, each) for variant in rendering.VARIANTS for each in rendering.golden(variant)]
-LIBRARY_AND_TOKEN = ("nvidia-device-plugin-ctr", "gpu-feature-discovery-ctr")
+LIBRARY_AND_TOKEN = ("nvidia-device-plugin-ctr", "gpu-feature-discovery-ctr", "nvidia-mig-manager")
 """Containers whose process speaks to the API server and has the maker's library in a child; their
 tokens write what is of their own node alone."""
 PROCESSES = {
@@ -32,6 +33,7 @@ PROCESSES = {
     "gfd": "gpudeck.gfd.settings",
     "mps-control": "gpudeck.vendors.nvidia.mps.settings",
     "features": "gpudeck.features.settings",
+    "mig-manager": "gpudeck.repartitioning.settings",
 }
 
 
@@ -145,6 +147,9 @@ def test_names_that_programs_know_are_those_of_the_code() -> None:
     for _, each in OBJECTS:
         if each["metadata"]["name"] == labels.NODE_WORKLOADS:
             assert set(templates.read(each["data"])) == set(templates.TEMPLATES)
+        elif each["metadata"]["name"] == "default-mig-parted-config":
+            found = configs.read(each["data"][configs.KEY])
+            assert found.by_name == defaults.all_models()
         elif each["kind"] == "ConfigMap":
             assert each["metadata"]["name"] == labels.SUPPORTED_VENDORS
             document = yaml.safe_load(each["data"]["vendors.yaml"])

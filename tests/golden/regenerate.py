@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write every generated file anew, or with `--check` say which ones are out of date.
 
-Generated are the protocol stubs (from `protos/`), the CRDs (from the wire structs), pages
-of docs/reference (`reference`) and what some machines offer (`offers`). They are committed
-so that neither an installation nor a reader needs the generators.
+Generated are the protocol stubs (from `protos/`), the CRDs (from the wire structs), the
+chart's MIG configs (from `mig.defaults`), pages of docs/reference (`reference`) and what
+some machines offer (`offers`). They are committed so that neither an installation nor a
+reader needs the generators.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import tempfile
 from pathlib import Path
 
 from tests.golden import offers, reference
+
+from gpudeck.mig import configs, defaults
 
 ROOT = Path(__file__).parents[2]
 LICENCE = "# SPDX-License-Identifier: Apache-2.0\n"
@@ -50,6 +53,10 @@ def write(target: Path) -> list[Path]:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
     )
+    folder = target / "charts" / "gpudeck" / "files"
+    folder.mkdir(parents=True, exist_ok=True)
+    shipped = LICENCE + configs.write(defaults.all_models())
+    (folder / "default-mig-parted-config.yaml").write_text(shipped)
     folder = target / "docs" / "reference"
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in reference.pages(ROOT / "charts" / "gpudeck").items():

@@ -21,8 +21,10 @@ import yaml
 from tests.chart import rendering
 from tests.support import realapiserver
 
+from gpudeck.api import core
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import (
+    CONFIG_MAP,
     EVENT,
     NAMESPACE,
     NODE,
@@ -34,11 +36,12 @@ from gpudeck.api.resources import (
 )
 from gpudeck.errors import ForbiddenError, GpudeckError
 from gpudeck.kube.client import Client
+from gpudeck.repartitioning import nodes, progress
 
 pytestmark = pytest.mark.asyncio
 
 SYSTEM = "gpudeck-system"
-AGENT, PLUGIN = "gpu-node-agent", "nvidia-adapter"
+AGENT, PLUGIN, MIG = "gpu-node-agent", "nvidia-adapter", "nvidia-mig-manager"
 CRDS = Path(__file__).parents[3] / "charts/gpudeck/crds"
 PLURALS = {
     "ServiceAccount": "serviceaccounts",
@@ -71,7 +74,7 @@ async def install(kubeconfig: str) -> None:
                 await admin.apply(resource(each), each, dict, manager="test")
         for node in ("node-0", "node-1"):
             await admin.create(NODE, {"metadata": {"name": node}}, Meta)
-            for account in (AGENT, PLUGIN):
+            for account in (AGENT, PLUGIN, MIG):
                 await admin.create(POD, pod(account, node), Meta)
         # The API server takes policies up a moment after they were made, in the order of their
         # making: that of Events is the last.
@@ -260,6 +263,97 @@ async def test_the_agent_changes_its_label_of_its_node_and_nothing_else(
     assert "of a Node only labels may be changed" in await refusal(agent, NODE, noted)
     await admin.merge_patch(NODE, "node-0", {"metadata": {"labels": role}}, Meta)
     assert await refusal(agent, NODE, node(**vendor)) == ""
+
+
+@pytest_asyncio.fixture
+async def partitioner(kubeconfig: str) -> AsyncIterator[Client]:
+    """The mig-manager of node-0."""
+    async with connected(kubeconfig, MIG, "node-0") as client:
+        yield client
+
+
+CHANGING = progress.Record(
+    version=1,
+    config="all-1g.5gb",
+    phase=progress.Phase.APPROVING,
+    since=1,
+    asked=True,
+    paused=nodes.pauses({"nvidia.com/gpu.deploy.dcgm": "true"}),
+)
+
+
+async def test_the_mig_manager_takes_its_node_out_of_service_and_gives_it_back(
+    partitioner: Client, admin: Client
+) -> None:
+    foreign = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    await admin.merge_patch(NODE, "node-0", {"spec": {"taints": [foreign]}}, Meta)
+    draining = nodes.wish(CHANGING, drain=(nodes.Pod("team", "trains"),), why="a test")
+    for wish in (draining, nodes.Wish(state="success"), nodes.Wish()):
+        node = await partitioner.get(NODE, "node-0", core.Node)
+        patch = nodes.patch(node, wish)
+        assert patch is not None
+        await partitioner.merge_patch(NODE, "node-0", patch, Meta, manager="test")
+        found = await admin.get(NODE, "node-0", core.Node)
+        assert nodes.patch(found, wish) is None
+    assert found.spec is not None
+    assert [each.key for each in found.spec.taints or []] == ["team"]
+    condition = {"type": "MigConfigured", "status": "True", "reason": "Applied", "message": "m."}
+    told = {"metadata": {"name": "node-0"}, "status": {"conditions": [condition]}}
+    assert await refusal(partitioner, NODE, told, "status") == ""
+
+
+async def test_the_mig_manager_changes_nothing_else_of_its_node(
+    partitioner: Client, admin: Client
+) -> None:
+    await admin.merge_patch(NODE, "node-0", {"metadata": {"labels": {"team": "a"}}}, Meta)
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"metadata": {"labels": {"nvidia.com/mig.config": "x"}}}, "may be changed: "),
+        ({"metadata": {"labels": {"gpu.deckhouse.io/active-mode": "dra"}}}, "may be changed: "),
+        ({"metadata": {"labels": {"team": None}}}, "may be changed: "),
+        ({"metadata": {"annotations": {"a": "b"}}}, "may be changed: "),
+        ({"spec": {"unschedulable": True}}, "only mig-reconfigure"),
+        ({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}, "only mig-reconfigure"),
+        ({"metadata": {"finalizers": ["a.example.com/b"]}}, "only mig-reconfigure"),
+    ]
+    for patch, said in refused:
+        with pytest.raises(ForbiddenError, match=said):
+            await partitioner.merge_patch(NODE, "node-0", patch, Meta)
+    statuses: list[dict[str, Any]] = [
+        {"capacity": {"nvidia.com/gpu": "8"}},
+        {"conditions": [{"type": "Ready", "status": "False"}]},
+    ]
+    for status in statuses:
+        body = {"metadata": {"name": "node-0"}, "status": status}
+        assert "only the condition MigConfigured" in await refusal(
+            partitioner, NODE, body, "status"
+        )
+
+
+async def test_a_stolen_token_of_the_mig_manager_touches_no_other_node(
+    partitioner: Client, kubeconfig: str
+) -> None:
+    patch = {"metadata": {"labels": {"nvidia.com/mig.config.state": "failed"}}}
+    with pytest.raises(ForbiddenError, match='only Node "node-0"'):
+        await partitioner.merge_patch(NODE, "node-1", patch, Meta)
+    body = {"metadata": {"name": "node-1"}, "status": {"conditions": []}}
+    assert 'only Node "node-0"' in await refusal(partitioner, NODE, body, "status")
+    with pytest.raises(ForbiddenError):
+        await partitioner.list(POD, Meta, namespace=SYSTEM)
+    with pytest.raises(ForbiddenError, match=r'source\.host must be "node-0"'):
+        await partitioner.create(EVENT, event("mig", "node-1"), Meta)
+    async with connected(kubeconfig, MIG, "") as nowhere:
+        with pytest.raises(ForbiddenError, match="names no node"):
+            await nowhere.merge_patch(NODE, "node-0", patch, Meta)
+
+
+async def test_the_mig_manager_reads_its_configs_by_name(partitioner: Client) -> None:
+    for name in ("default-mig-parted-config", "nvidia-mig-custom-configs"):
+        found = await partitioner.list(
+            CONFIG_MAP, Meta, namespace=SYSTEM, field_selector=f"metadata.name={name}"
+        )
+        assert found.items == []
+    with pytest.raises(ForbiddenError):
+        await partitioner.list(CONFIG_MAP, Meta, namespace=SYSTEM)
 
 
 async def test_the_plugin_publishes_for_its_own_node(plugin: Client) -> None:

@@ -89,8 +89,9 @@ class NodeGroups:
         """Reconcile, for ever."""
         if not self._is_wanted:
             return
+        await self._nodes.synced()
         await self._templates.synced()
-        for cache in (self._nodes, *self._made.values()):
+        for cache in self._made.values():
             await cache.synced()
         self._add_all()
         self.queue.add(_FEATURES, LEFT_SECONDS)
