@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written to a Node, and what of it is other people's and stays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpudeck.api.core import Node, NodeSpec, Taint
+from gpudeck.api.meta import ObjectMeta
+from gpudeck.repartitioning import nodes, progress
+
+DEPLOY = "nvidia.com/gpu.deploy."
+STATE, CHANGE = "nvidia.com/mig.config.state", "gpu.deckhouse.io/mig-change"
+FOREIGN = Taint(key="team", value="a", effect="NoExecute", time_added="2026-01-01T00:00:00Z")
+
+
+def record(phase: progress.Phase, **more: Any) -> progress.Record:
+    return progress.Record(version=1, config="x", phase=phase, since=1, **more)
+
+
+def node(labels: dict[str, str], notes: dict[str, str], *taints: Taint) -> Node:
+    meta = ObjectMeta(name="n", resource_version="7", labels=labels, annotations=notes)
+    return Node(metadata=meta, spec=NodeSpec(taints=list(taints)))
+
+
+def patched(found: Node, wish: nodes.Wish) -> Node:
+    """The Node after the patch."""
+    patch = nodes.patch(found, wish)
+    if patch is None:
+        return found
+    merged = []
+    for field, before in (
+        ("labels", found.metadata.labels),
+        ("annotations", found.metadata.annotations),
+    ):
+        after = {**(before or {}), **patch["metadata"][field]}
+        merged.append({name: value for name, value in after.items() if value is not None})
+    taints = (
+        [Taint(**_snake(each)) for each in patch["spec"]["taints"]] if "spec" in patch else None
+    )
+    kept = found.spec.taints if found.spec and taints is None else taints
+    return node(merged[0], merged[1], *(kept or []))
+
+
+def _snake(taint: dict[str, Any]) -> dict[str, Any]:
+    names = {"timeAdded": "time_added"}
+    return {names.get(name, name): value for name, value in taint.items()}
+
+
+def pausing(found: Node) -> nodes.Wish:
+    paused = nodes.pauses(nodes.seen(found).deploy)
+    return nodes.wish(record(progress.Phase.PAUSING, paused=paused))
+
+
+def test_a_node_is_as_before_after_a_change() -> None:
+    labels = {f"{DEPLOY}device-plugin": "true", f"{DEPLOY}dcgm": "false", "team": "a"}
+    before = node(labels, {"note": "b"}, FOREIGN)
+    out = patched(before, pausing(before))
+    assert out.metadata.labels == {
+        **labels,
+        f"{DEPLOY}device-plugin": nodes.PAUSED,
+        f"{DEPLOY}gpu-feature-discovery": nodes.PAUSED,
+        STATE: "pending",
+    }
+    assert out.spec is not None
+    assert out.spec.taints == [FOREIGN, nodes.TAINT]
+    after = patched(out, nodes.wish(record(progress.Phase.DONE)))
+    assert after.metadata.labels == {**labels, STATE: "success"}
+    assert after.spec is not None
+    assert after.spec.taints == [FOREIGN]
+    assert patched(after, nodes.Wish()) == before
+
+
+def test_a_node_that_says_what_is_wished_is_not_written_to() -> None:
+    before = node({}, {}, FOREIGN)
+    for wish in (pausing(before), nodes.wish(record(progress.Phase.DONE)), nodes.Wish()):
+        assert nodes.patch(patched(before, wish), wish) is None
+
+
+def test_a_label_that_a_person_sets_meanwhile_stays() -> None:
+    found = node({}, {})
+    out = patched(found, pausing(found))
+    assert out.metadata.labels is not None
+    out.metadata.labels[f"{DEPLOY}device-plugin"] = "false"
+    after = patched(out, nodes.wish(record(progress.Phase.DONE)))
+    assert after.metadata.labels == {f"{DEPLOY}device-plugin": "false", STATE: "success"}
+
+
+def test_pause_labels_whose_record_is_lost_are_given_back() -> None:
+    lost = node({f"{DEPLOY}dcgm": nodes.PAUSED}, {CHANGE: "{broken"})
+    after = patched(lost, nodes.Wish())
+    assert after.metadata.labels == {f"{DEPLOY}dcgm": "true"}
+    assert after.metadata.annotations == {}
+
+
+def test_a_drain_of_somebody_else_is_left_alone() -> None:
+    theirs = json.dumps({"by": "modes", "why": "w", "pods": []})
+    before = node({}, {"gpu.deckhouse.io/drain": theirs})
+    assert nodes.patch(before, nodes.Wish()) is None
+
+
+def test_pods_are_asked_to_go_by_name_two_hundred_at_a_time() -> None:
+    pods = tuple(nodes.Pod("team", f"p-{number}") for number in range(300))
+    wish = nodes.wish(record(progress.Phase.DRAINING), drain=pods, why="w")
+    out = patched(node({}, {}), wish)
+    assert out.metadata.annotations is not None
+    asked = json.loads(out.metadata.annotations["gpu.deckhouse.io/drain"])
+    assert (asked["by"], asked["why"], len(asked["pods"])) == ("mig-manager", "w", 200)
+    assert asked["pods"][0] == {"namespace": "team", "name": "p-0"}
+    after = patched(out, nodes.wish(record(progress.Phase.PAUSING)))
+    assert "gpu.deckhouse.io/drain" not in (after.metadata.annotations or {})
+
+
+def test_leave_for_a_reboot_is_asked_for_and_taken_back_if_it_was_us() -> None:
+    required, approved = (
+        f"update.node.deckhouse.io/disruption-{each}" for each in ("required", "approved")
+    )
+    theirs = node({}, {required: ""})
+    assert nodes.patch(theirs, nodes.Wish()) is None
+    out = patched(node({}, {}), nodes.wish(record(progress.Phase.APPROVING, asked=True)))
+    assert out.metadata.annotations is not None
+    assert out.metadata.annotations[required] == ""
+    out.metadata.annotations[approved] = ""
+    out = patched(out, nodes.wish(record(progress.Phase.REBOOTING, asked=True)))
+    assert {required, approved} <= set(out.metadata.annotations or {})
+    after = patched(out, nodes.wish(record(progress.Phase.DRAINING, rebooted=True)))
+    assert {required, approved}.isdisjoint(after.metadata.annotations or {})
+
+
+def test_containers_are_known_by_the_labels_that_end_them() -> None:
+    assert "nvidia-device-plugin-ctr" in nodes.containers([f"{DEPLOY}device-plugin"])
+    assert nodes.containers([]) == frozenset()

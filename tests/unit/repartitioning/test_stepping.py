@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The next step of a change: from every phase, by what the cards, the pods and the time say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpudeck import errors
+from gpudeck.kubelet.listing import Pod
+from gpudeck.repartitioning import nodes, progress, stepping
+from gpudeck.repartitioning.looking import Failure, Look
+from gpudeck.repartitioning.progress import Phase, Record, State
+from gpudeck.repartitioning.stepping import Act, Limits, Situation
+
+NOW, BOOT = 1_000_000, "boot-1"
+OPEN = Look(name="x", digest="d", can_change=True, freed=frozenset({"GPU-0"}), fingerprint="f")
+DONE = Look(name="x", digest="d", is_done=True)
+PLUGIN = Pod("sys", "plugin", frozenset({"nvidia-device-plugin-ctr"}))
+HOLDER = Pod("team", "trains", frozenset({"main"}), frozenset({"GPU-0::3"}))
+OTHER = Pod("team", "serves", frozenset({"main"}), frozenset({"GPU-1"}))
+RESET = Failure("ResetFailed", "The card cannot be reset.")
+PAUSED = {"nvidia.com/gpu.deploy.device-plugin": ""}
+
+
+def record(phase: Phase, **more: Any) -> Record:
+    given = {"config": "x", "digest": "d", "since": NOW - 1, "boot": BOOT, **more}
+    return Record(version=1, phase=phase, **given)
+
+
+def at(kept: Record | None = None, **more: Any) -> Situation:
+    """A node in device plugin mode for which x is chosen."""
+    state = kept.state if kept is not None else ""
+    seen = nodes.Seen(name="n", config="x", mode="device-plugin", record=kept, state=state)
+    given = {"wanted": "x", "look": OPEN, "pods": (OTHER,), "namespace": "sys", **more}
+    return Situation(now=NOW, boot=BOOT, seen=seen, **given)
+
+
+def phase(situation: Situation) -> Phase | None:
+    found = stepping.step(situation).wish.record
+    return found.phase if found is not None else None
+
+
+@pytest.mark.parametrize(
+    ("what", "situation", "after"),
+    [
+        ("it begins with a drain", at(), Phase.DRAINING),
+        ("nobody holds anything", at(record(Phase.DRAINING)), Phase.PAUSING),
+        ("somebody does", at(record(Phase.DRAINING), pods=(HOLDER,)), Phase.DRAINING),
+        ("the kubelet is away", at(record(Phase.DRAINING), pods=None), Phase.DRAINING),
+        (
+            "the plugin runs",
+            at(record(Phase.PAUSING, paused=PAUSED), pods=(PLUGIN,)),
+            Phase.PAUSING,
+        ),
+        ("it has ended", at(record(Phase.PAUSING, paused=PAUSED)), Phase.CHANGING),
+        ("a pod came meanwhile", at(record(Phase.PAUSING), pods=(HOLDER,)), Phase.DRAINING),
+        ("a pod came later still", at(record(Phase.CHANGING), pods=(HOLDER,)), Phase.DRAINING),
+        ("another config is chosen", at(record(Phase.CHANGING, config="y")), Phase.DRAINING),
+        ("the config says else", at(record(Phase.CHANGING, digest="e")), Phase.DRAINING),
+        ("all is as wanted", at(record(Phase.CHANGING), look=DONE), Phase.DONE),
+        ("the host has rebooted", at(record(Phase.REBOOTING, boot="boot-0")), Phase.DRAINING),
+        ("it reboots", at(record(Phase.REBOOTING)), Phase.REBOOTING),
+    ],
+)
+def test_the_phase_after_a_step(what: str, situation: Situation, after: Phase) -> None:
+    assert phase(situation) is after, what
+
+
+@pytest.mark.parametrize(
+    ("kept", "more", "reason"),
+    [
+        (record(Phase.DRAINING, since=NOW - 601), {"pods": (HOLDER,)}, "DrainTimeLimit"),
+        (record(Phase.DRAINING, since=NOW - 601), {"pods": None}, "PodsUnknown"),
+        (
+            record(Phase.PAUSING, since=NOW - 301, paused=PAUSED),
+            {"pods": (PLUGIN,)},
+            "PauseTimeLimit",
+        ),
+        (record(Phase.CHANGING), {"failures": (RESET,)}, "RebootRequired"),
+        (
+            record(Phase.CHANGING, rebooted=True),
+            {"failures": (RESET,), "limits": Limits(may_reboot=True)},
+            "RebootDidNotHelp",
+        ),
+        (record(Phase.CHANGING), {"failures": (Failure("CardInUse", "It is used."),)}, "CardInUse"),
+        (
+            record(Phase.CHANGING, since=NOW - 601),
+            {"failures": (Failure("LockHeld", "Locked.", is_passing=True),)},
+            "LockHeld",
+        ),
+        (record(Phase.REBOOTING, since=NOW - 901), {}, "RebootDidNotHappen"),
+        (None, {"look": Look(name="x", error=errors.InvalidError("a.b: no"))}, "Invalid"),
+        (
+            None,
+            {"look": Look(name="x", failures=(Failure("CardNotReady", "It is lost."),))},
+            "CardNotReady",
+        ),
+        (
+            record(Phase.CHANGING, since=NOW - 601),
+            {"look": Look(name="x", error=errors.UnavailableError("away"))},
+            "Unavailable",
+        ),
+    ],
+)
+def test_every_way_out_gives_the_node_back_and_says_why(
+    kept: Record | None, more: dict[str, Any], reason: str
+) -> None:
+    found = stepping.step(at(kept, **more))
+    assert found.wish.record is not None
+    assert found.wish.record.phase is Phase.DONE
+    assert found.wish.record.paused == {}
+    assert (found.wish.record.reason, found.said.reason) == (reason, reason)
+    assert (found.wish.state, found.wish.drain) == (State.FAILED, ())
+
+
+def test_only_holders_of_what_changes_are_asked_to_go() -> None:
+    found = stepping.step(at(record(Phase.DRAINING), pods=(OTHER, HOLDER, PLUGIN)))
+    assert found.wish.drain == (nodes.Pod("team", "trains"),)
+    assert "team/trains" in found.said.message
+
+
+def test_what_keeps_a_pod_is_told_at_the_time_limit() -> None:
+    situation = at(record(Phase.DRAINING, since=NOW - 601), pods=(HOLDER,))
+    blocked = msgspec.structs.replace(situation.seen, blocked="A budget keeps it.")
+    found = stepping.step(msgspec.structs.replace(situation, seen=blocked))
+    assert "A budget keeps it." in found.said.message
+
+
+def test_a_failure_is_not_tried_again_until_something_is_different() -> None:
+    failed = record(Phase.DONE, reason="CardInUse", message="m", tried="f")
+    assert stepping.step(at(failed)).wish.record == failed
+    for different in (
+        at(failed, look=msgspec.structs.replace(OPEN, fingerprint="g")),
+        at(failed, look=msgspec.structs.replace(OPEN, digest="e")),
+        at(msgspec.structs.replace(failed, boot="boot-0")),
+    ):
+        assert phase(different) is Phase.DRAINING
+    asked = msgspec.structs.replace(at(failed).seen, state="")
+    assert phase(msgspec.structs.replace(at(failed), seen=asked)) is Phase.DRAINING
+    assert stepping.step(at(failed, age=61.0)).act is Act.LOOK
+
+
+def test_an_outcome_that_is_found_again_is_as_old_as_it_was() -> None:
+    done = record(Phase.DONE, since=5)
+    assert stepping.step(at(done, look=DONE)).wish.record == done
+    assert stepping.step(at(done, look=DONE)).wish.state == State.SUCCESS
+
+
+def test_a_change_that_may_pass_is_tried_again_after_a_while() -> None:
+    locked = (Failure("LockHeld", "Locked.", is_passing=True),)
+    situation = at(record(Phase.CHANGING), failures=locked)
+    assert stepping.step(situation).act is Act.NOTHING
+    assert stepping.step(situation).pause == stepping.LATER_SECONDS
+    assert stepping.step(msgspec.structs.replace(situation, failed_for=11.0)).act is Act.APPLY
+
+
+def test_a_reboot_is_asked_for_once_by_a_process_and_only_where_it_is_allowed() -> None:
+    allowed = Limits(may_reboot=True)
+    begun = stepping.step(at(record(Phase.CHANGING), failures=(RESET,), limits=allowed))
+    assert begun.wish.record is not None
+    assert (begun.wish.record.phase, begun.wish.state) == (Phase.REBOOTING, State.REBOOTING)
+    assert stepping.step(at(record(Phase.REBOOTING))).act is Act.REBOOT
+    assert stepping.step(at(record(Phase.REBOOTING), rebooting=True)).act is Act.NOTHING
+    waits = stepping.step(at(record(Phase.APPROVING, asked=True)))
+    assert (waits.act, waits.said.reason) == (Act.NOTHING, "RebootNotApproved")
+
+
+@pytest.mark.parametrize("mode", ["dra", ""])
+def test_nothing_is_done_outside_of_device_plugin_mode(mode: str) -> None:
+    situation = at(record(Phase.PAUSING, paused=PAUSED))
+    seen = msgspec.structs.replace(situation.seen, mode=mode)
+    found = stepping.step(msgspec.structs.replace(situation, seen=seen))
+    assert (found.wish, found.act) == (nodes.Wish(), Act.NOTHING)
+
+
+def test_a_driver_that_is_away_disturbs_nobody() -> None:
+    away = Look(name="x", error=errors.UnavailableError("away"))
+    found = stepping.step(at(record(Phase.DONE), look=away))
+    assert found.wish.record is not None
+    assert not found.wish.record.is_under_way
+    assert (found.wish.state, found.act) == (State.PENDING, Act.NOTHING)
+    assert stepping.step(at(record(Phase.DONE), look=away, age=11.0)).act is Act.LOOK
+
+
+def test_a_record_survives_the_node_and_another_version_is_begun_anew() -> None:
+    kept = record(Phase.PAUSING, paused=PAUSED, rebooted=True)
+    assert progress.decode(progress.encode(kept)) == kept
+    for text in ("", "{}", "null", progress.encode(kept).replace('"version":1', '"version":2')):
+        assert progress.decode(text) is None
