@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpudeck adapter <vendor>`: the process that serves one maker's cards of one node.
 
-The process keeps no state; it may be killed at any instruction, and takes the processes
-it started with it.
+It may be killed at any instruction, and takes the processes it started with it. All that it
+keeps is what the driver raised about cards (`vendors.remembering`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 from gpudeck import errors
 from gpudeck.adapter import containers, server
 from gpudeck.adapter.settings import Settings
-from gpudeck.vendors import calling, registry, supervisor
+from gpudeck.host import root
+from gpudeck.vendors import calling, registry, remembering, supervisor
 
 
 async def run(settings: Settings) -> None:
@@ -24,7 +25,10 @@ async def run(settings: Settings) -> None:
     vendor = registry.load(settings.vendor).vendor(program.settings)
     feed = server.Feed()
     timing = supervisor.Timing(poll=settings.poll_seconds, read=settings.call_seconds)
-    watched = supervisor.Supervisor(vendor, program, feed.publish, timing=timing)
+    remembered = remembering.Remembering(root.Root(settings.host_root), vendor.name)
+    watched = supervisor.Supervisor(
+        vendor, program, feed.publish, timing=timing, remembered=remembered
+    )
     watching = asyncio.create_task(watched.run())
     try:
         adapter = server.Adapter(vendor, feed, watched.act, holding=_holding(settings))

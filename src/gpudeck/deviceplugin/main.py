@@ -40,7 +40,7 @@ from gpudeck.kube.client import Client
 from gpudeck.kubelet import holding
 from gpudeck.pluginconfig import model, selecting
 from gpudeck.pluginconfig import settings as configured
-from gpudeck.vendors import calling, contract, records, registry, supervisor
+from gpudeck.vendors import calling, contract, records, registry, remembering, supervisor
 
 log = logs.get(__name__)
 
@@ -64,6 +64,7 @@ class Process:
             program,
             self._read,
             timing=supervisor.Timing(poll=settings.poll_seconds, read=settings.call_seconds),
+            remembered=remembering.Remembering(self._root, settings.vendor),
         )
         self._configuring = configuring.Configuring(settings, api, self._chosen)
         self._recorder = None

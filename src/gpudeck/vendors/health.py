@@ -13,7 +13,8 @@ back. Three kinds of trouble differ in how they end:
                                       asked again and again, has wanted none for
                                       RECOVERY_SECONDS
 
-A restart of the adapter forgets events, and readings then tell what still holds.
+Readings of a restarted process tell what still holds; of what the driver raised it is told by
+`Raised`, which `remembering` keeps, and ends it by the same recovery.
 The message of a verdict is that of its beginning: it does not follow figures.
 """
 
@@ -58,6 +59,18 @@ class Health(contract.Value, frozen=True):
         )
 
 
+class Raised(contract.Value, frozen=True):
+    """What the driver raised about a card and no recovery has ended, as a restart outlives it."""
+
+    fault: contract.Fault
+    since: int
+    """Unix seconds at which it was raised."""
+    instances: tuple[str, ...] = ()
+    """The partitions that it is about; empty: the whole card."""
+    lifetime: int | None = None
+    """Of the card when it was raised: a smaller one tells that it was reset meanwhile."""
+
+
 class Moment(contract.Value, frozen=True):
     """Now: `steady` seconds for intervals, `unix` seconds for people."""
 
@@ -74,6 +87,9 @@ class Memory(contract.Value, frozen=True):
     raised_at: float = 0.0
     raised_in: tuple[str, ...] = ()
     """The partitions that it is about; empty: the whole card."""
+    raised_since: int = 0
+    raised_lifetime: int | None = None
+    """The last one that was read before it was raised."""
     gone: bool = False
     """Since `raised` the card was lost or not in the driver: only a new start ends that."""
     recovery_wanted: bool = False
@@ -97,6 +113,34 @@ def start(now: Moment) -> Memory:
         since=now.unix,
     )
     return Memory(health=waiting, answered_at=now.steady)
+
+
+def resume(raised: Raised, now: Moment) -> Memory:
+    """Nothing has been read yet, and this was raised before the process started."""
+    waiting = start(now)
+    waiting = _replace(
+        waiting,
+        raised=raised.fault,
+        raised_at=now.steady,
+        raised_in=raised.instances,
+        raised_since=raised.since,
+        raised_lifetime=raised.lifetime,
+        lifetime=raised.lifetime,
+    )
+    then = Moment(steady=now.steady, unix=raised.since)
+    return _unhealthy(waiting, raised.fault, then, raised.instances)
+
+
+def raised_of(memory: Memory) -> Raised | None:
+    """What of a card must outlive the process; None for a card about which nothing was raised."""
+    if memory.raised is None:
+        return None
+    return Raised(
+        fault=memory.raised,
+        since=memory.raised_since,
+        instances=memory.raised_in,
+        lifetime=memory.raised_lifetime,
+    )
 
 
 def after_reading(memory: Memory, reading: contract.CardReading, now: Moment) -> Memory:
@@ -135,6 +179,8 @@ def after_event(memory: Memory, event: contract.CardEvent, now: Moment) -> Memor
     memory = _replace(memory, health=health)
     if event.fault is None:
         return memory
+    if memory.raised is None:
+        memory = _replace(memory, raised_since=now.unix, raised_lifetime=memory.lifetime)
     memory = _replace(
         memory,
         raised_in=_instances(memory, event),

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from gpudeck import errors, logs
-from gpudeck.vendors import calling, contract, health, probing, records
+from gpudeck.vendors import calling, contract, health, probing, records, remembering
 
 log = logs.get(__name__)
 
@@ -70,12 +70,16 @@ class Supervisor:
         *,
         timing: Timing | None = None,
         probe_timing: probing.Timing | None = None,
+        remembered: remembering.Remembering | None = None,
     ) -> None:
         self._vendor = vendor
         self._program = program
         self._publish_to = publish
         self._timing = timing or Timing()
         self._probing = probing.Probing(program, probe_timing or probing.Timing())
+        self._remembered = remembered
+        self._before: dict[str, health.Raised] = {}
+        """What was raised before this process started, until the bus was looked at."""
         self._records: dict[str, records.Record] = {}
         self._driver = records.NOT_OPENED
         self._published: records.Inventory | None = None
@@ -94,6 +98,10 @@ class Supervisor:
         """Make passes until cancelled; then end the library process and the probes."""
         loop = asyncio.get_running_loop()
         tracing = asyncio.create_task(self._follow_traces())
+        keeping = None
+        if self._remembered is not None:
+            self._before = await self._remembered.load()
+            keeping = asyncio.create_task(self._remembered.run())
         early = loop.call_later(self._timing.first_inventory, self._publish)
         try:
             while True:
@@ -106,6 +114,8 @@ class Supervisor:
         finally:
             early.cancel()
             tracing.cancel()
+            if keeping is not None:
+                keeping.cancel()
             if self._look is not None:
                 self._look.cancel()
             for task in self._acting:
@@ -309,12 +319,17 @@ class Supervisor:
         self._records = {
             site.address: known[site.address].at(site)
             if site.address in known
-            else records.Record(site=site, memory=health.start(now))
+            else records.Record(site=site, memory=self._first(site.address, now))
             for site in sites
         }
+        self._before = {}
         for address in known.keys() - self._records.keys():
             log.info("Card left the bus", card=address)
             self._probing.forget(address)
+
+    def _first(self, address: str, now: health.Moment) -> health.Memory:
+        raised = self._before.get(address)
+        return health.start(now) if raised is None else health.resume(raised, now)
 
     async def _ready(self) -> bool:
         """Have an open library process, or say in the driver's state why there is none."""
@@ -441,6 +456,13 @@ class Supervisor:
         self._wake.set()
 
     def _publish(self) -> None:
+        if self._remembered is not None:
+            now = {
+                address: each
+                for address, record in self._records.items()
+                if (each := health.raised_of(record.memory)) is not None
+            }
+            self._remembered.keep({**self._before, **now})
         inventory = records.inventory(self._records.values(), self._driver)
         if inventory != self._published:
             _tell(self._published or records.Inventory(), inventory)

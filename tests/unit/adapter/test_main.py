@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import select
 import signal
@@ -13,9 +14,11 @@ from pathlib import Path
 
 import pytest
 from grpc import aio
+from tests.support import expect
 
 from gpudeck.adapter.v1 import adapter_pb2 as pb
 from gpudeck.adapter.v1 import adapter_pb2_grpc
+from gpudeck.vendors import contract
 from gpudeck.vendors.simulated import machine
 
 GPUDECK = Path(sys.executable).parent / "gpudeck"
@@ -75,6 +78,74 @@ async def test_a_killed_adapter_leaves_no_process_and_says_the_same_when_it_is_b
     with process(tmp_path):
         after = await first_snapshot(tmp_path)
     assert [card.uuid for card in after.cards] == [card.uuid for card in before.cards]
+
+
+async def verdict_of_first(root: Path, wanted: str) -> pb.Health:
+    """The verdict about the first card once its reason is `wanted`."""
+    async with aio.insecure_channel(f"unix:{root}/adapter.sock") as channel:
+        stub = adapter_pb2_grpc.AdapterStub(channel)  # type: ignore[no-untyped-call]
+        stream = stub.WatchCards(pb.WatchCardsRequest(), wait_for_ready=True, timeout=20)
+        while True:
+            answer: pb.WatchCardsResponse = await stream.read()
+            for card in answer.snapshot.cards[:1]:
+                if card.health.reason == wanted:
+                    return card.health
+
+
+async def test_a_killed_adapter_gives_the_same_reason_when_it_is_back(tmp_path: Path) -> None:
+    bench = machine.Bench(tmp_path)
+    bench.write(machine.make(2))
+    raised = contract.Fault(reason="HardwareXid", message="The driver raised Xid 79.")
+    asked = contract.Fault(reason="RecoveryActionRequired", message="The driver asks for a reset.")
+    kept = tmp_path / "run/gpudeck/raised-simulated.json"
+    with process(tmp_path) as adapter:
+        await verdict_of_first(tmp_path, "Healthy")
+        bench.raise_event(0, 79, raised)
+        before = await verdict_of_first(tmp_path, "HardwareXid")
+        bench.change_reading(0, faults=(asked,), recovery=contract.Recovery.NEEDED)
+        await expect.eventually(lambda: _is_there(kept), True)
+        adapter.send_signal(signal.SIGKILL)
+        adapter.wait()
+    with process(tmp_path):
+        snapshot = await first_snapshot(tmp_path)
+        assert snapshot.cards[0].health.reason == "HardwareXid"
+        assert snapshot.cards[0].health.message == raised.message
+        assert snapshot.cards[0].health.since_unix_seconds == before.since_unix_seconds
+        bench.change_reading(0, faults=(), recovery=contract.Recovery.NONE)
+        await verdict_of_first(tmp_path, "Healthy")
+        await expect.eventually(lambda: _is_empty(kept), True)
+    with process(tmp_path):
+        assert (await first_snapshot(tmp_path)).cards[0].health.reason == "Healthy"
+
+
+async def test_what_was_raised_before_a_reboot_counts_no_more(tmp_path: Path) -> None:
+    machine.Bench(tmp_path).write(machine.make(1))
+    folder = tmp_path / "run/gpudeck"
+    folder.mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel/random/boot_id").write_text("now\n")
+    address = machine.make(1).cards[0].site.address
+    fault = {"reason": "HardwareXid", "message": "Xid 79."}
+    for boot, reason in (("before", "Healthy"), ("now", "HardwareXid")):
+        content = {
+            "version": "v1",
+            "boot_id": boot,
+            "cards": {address: {"fault": fault, "since": 1}},
+        }
+        (folder / "raised-simulated.json").write_text(json.dumps(content))
+        with process(tmp_path):
+            assert (await first_snapshot(tmp_path)).cards[0].health.reason == reason
+    (folder / "raised-simulated.json").write_text("{")
+    with process(tmp_path):
+        assert (await first_snapshot(tmp_path)).cards[0].health.reason == "Healthy"
+
+
+async def _is_there(path: Path) -> bool:
+    return path.exists()
+
+
+async def _is_empty(path: Path) -> bool:
+    return not json.loads(path.read_text())["cards"]
 
 
 async def test_sigterm_ends_the_adapter_in_order(tmp_path: Path) -> None:

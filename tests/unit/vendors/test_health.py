@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts over time, from sequences of what was read and raised."""
 
+import msgspec
 import pytest
 
 from gpudeck.vendors import contract, health
@@ -225,3 +226,51 @@ def test_a_reset_ends_the_fault_of_a_partition() -> None:
     assert (memory.health.verdict, memory.health.confined_to) == (HEALTHY, ())
     memory = health.after_event(memory, raised_in("2/0"), at(4))
     assert memory.health.confined_to == ("2/0",)
+
+
+def restarted(memory: health.Memory, seconds: float) -> health.Memory:
+    """What the next process knows."""
+    raised = health.raised_of(memory)
+    return health.start(at(seconds)) if raised is None else health.resume(raised, at(seconds))
+
+
+WANTED = reading(fault("RecoveryActionRequired"), recovery=contract.Recovery.NEEDED, lifetime=150)
+
+
+def test_what_was_raised_keeps_its_name_and_time_over_a_restart() -> None:
+    before = health.after_event(healthy(), event(79), at(10))
+    after = health.after_reading(restarted(before, 60), WANTED, at(61))
+    assert after.health == msgspec.structs.replace(before.health, xid=None)
+    assert health.raised_of(after) == health.raised_of(before)
+    assert "Xid 79: GPU has fallen off the bus. Reboot the node." in after.health.message
+
+
+def test_what_ends_a_raised_fault_ends_it_after_a_restart_as_well() -> None:
+    raised = health.after_event(healthy(), event(79), at(10))
+
+    def healed(*readings: contract.CardReading, seconds: float = 10) -> bool:
+        memory = restarted(raised, 60)
+        for index, each in enumerate(readings):
+            memory = health.after_reading(memory, each, at(61 + index * seconds))
+        return memory.health.verdict is HEALTHY and health.raised_of(memory) is None
+
+    none = reading(recovery=contract.Recovery.NONE, lifetime=150)
+    was_reset = reading(lifetime=5)
+    assert not healed(*[reading(lifetime=150)] * 9)
+    assert healed(was_reset, was_reset), "the card was reset while no process ran"
+    assert healed(WANTED, none, none), "the driver asked for a recovery and no longer does"
+    assert not healed(none, none)
+    assert healed(none, none, none, seconds=health.RECOVERY_SECONDS)
+    gone = health.after_failure(
+        restarted(raised, 60), contract.Fault(reason="GpuLost", message="Lost."), at(61)
+    )
+    assert gone.health.reason == "HardwareXid"
+    back = health.after_reading(gone, reading(lifetime=150), at(70))
+    assert health.after_reading(back, reading(lifetime=160), at(80)).health.verdict is HEALTHY
+
+
+def test_the_fault_of_a_partition_is_still_that_of_the_partition_after_a_restart() -> None:
+    one = contract.CardEvent(address=ADDRESS, xid=95, fault=xids.fault(95), instance="3/0")
+    memory = restarted(health.after_event(healthy(), one, at(10)), 60)
+    assert memory.health.concerns("3/0")
+    assert not memory.health.concerns("4/0")
