@@ -171,11 +171,15 @@ def gpu_class(name: str, *, ready: bool = True, resource: str | None = None,
     if resource is not None:
         spec["extendedResourceName"] = resource
     message = "" if ready else "A DeviceClass of that name is somebody else's."
+    status: Object = {"conditions": [condition("Ready", str(ready), message=message)]}
+    served = f"gpu.deckhouse.io/{name}" if resource is None else resource
+    if ready and served:
+        status["extendedResourceName"] = served
     return {
         "kind": "GPUClass",
         "metadata": {"name": name},
         "spec": spec,
-        "status": {"conditions": [condition("Ready", str(ready), message=message)]},
+        "status": status,
     }
 
 

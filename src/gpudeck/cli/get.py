@@ -16,7 +16,7 @@ import click
 from gpudeck.api import conditions, labels
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.cli import output, reading
-from gpudeck.explaining import cards, judging, leaving, plugins
+from gpudeck.explaining import asking, cards, judging, leaving, plugins
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.world import World
 
@@ -35,6 +35,11 @@ def get(kind: str | None, kubeconfig: str, context: str, as_json: bool) -> None:
     rows = {each: _ROWS[each](world, found) for each in kinds}
     notes = [
         f"You may not read {each}; what it would tell is left out." for each in world.unreadable
+    ]
+    notes += [
+        f"GPUClass {each['class']} is not ready: {each['message']}"
+        for each in rows.get("classes", ())
+        if each["ready"] == conditions.FALSE
     ]
     if as_json:
         output.show_json({**rows, "notes": notes} if notes else rows)
@@ -143,7 +148,7 @@ def classes(world: World, _: list[Card]) -> Rows:
                 "class": name,
                 "kind": "GPUClass",
                 "ready": ready.status if ready else "Unknown",
-                "resource": gpuclass.asked_name(gpu_class),
+                "resource": asking.served_name(gpu_class),
                 "cards": status.matching.gpus if status.matching else None,
                 "free": status.free,
                 "held": status.allocated,

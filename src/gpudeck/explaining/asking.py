@@ -16,6 +16,7 @@ from gpudeck.api import conditions, labels, quantities
 from gpudeck.api.core import Container, Pod, PodResourceClaim
 from gpudeck.api.resource import ClaimSpec, DeviceRequest
 from gpudeck.api.v1alpha1 import gpuclass
+from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.errors import InvalidError
 from gpudeck.explaining.world import World
 
@@ -213,9 +214,25 @@ def classes_by_resource(world: World) -> dict[str, str]:
         if name:
             found[name] = each.metadata.name
     for gpu_class in world.gpu_classes.values():
-        found.setdefault(gpuclass.asked_name(gpu_class), gpu_class.metadata.name)
+        found.setdefault(served_name(gpu_class), gpu_class.metadata.name)
     found.pop("", None)
     return found
+
+
+def served_name(gpu_class: GPUClass) -> str:
+    """Return the extended resource name by which pods get the class.
+
+    "" where they do not: another class has the name, or neither scheduler nor webhook serves it.
+    The name that is wanted where nobody has told yet.
+    """
+    status = gpu_class.status
+    ready = conditions.find(status.conditions if status else None, conditions.READY)
+    if status is not None and ready is not None:
+        if ready.status == conditions.TRUE:
+            return status.extended_resource_name or ""
+        if ready.reason == conditions.EXTENDED_RESOURCE_CONFLICT:
+            return ""
+    return gpuclass.asked_name(gpu_class)
 
 
 def _offered_by_plugins(world: World) -> set[str]:

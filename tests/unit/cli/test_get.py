@@ -95,6 +95,19 @@ async def test_the_overview_has_all_kinds(server: ApiServer) -> None:
     assert [line for line in text.splitlines() if line in ("Nodes", "Cards", "Classes", "Claims")]
 
 
+async def test_a_class_that_lost_its_resource_name_is_not_shown_with_it(server: ApiServer) -> None:
+    twin = make.gpu_class("twin", ready=False, resource="gpu.deckhouse.io/h100")
+    why = "spec.extendedResourceName: 'gpu.deckhouse.io/h100' belongs to GPUClass h100"
+    (condition,) = twin["status"]["conditions"]
+    condition.update(reason="ExtendedResourceConflict", message=why)
+    make.put(server, twin)
+    found = await run_json(server, "get", "classes")
+    shown = {each["class"]: (each["ready"], each["resource"]) for each in found["classes"]}
+    assert shown == {"h100": ("True", "gpu.deckhouse.io/h100"), "twin": ("False", "")}
+    assert found["notes"] == [f"GPUClass twin is not ready: {why}"]
+    assert (await run(server, "get", "classes")).stderr == f"note: {found['notes'][0]}\n"
+
+
 async def test_a_cluster_with_nothing_says_so() -> None:
     async with ApiServer() as server:
         server.served.discard(("gpu.deckhouse.io", "physicalgpus"))

@@ -209,6 +209,15 @@ def test_what_is_not_there_is_named_with_the_nearest_that_is(pod: make.Object, s
     assert said in answer.sentences[0]
 
 
+def test_a_name_belongs_to_the_class_that_has_it_and_not_to_one_that_lost_it() -> None:
+    loser = make.gpu_class("a-loser", ready=False, resource="gpu.deckhouse.io/h100")
+    loser["status"]["conditions"][0]["reason"] = "ExtendedResourceConflict"
+    winner = make.gpu_class("h100", **H100_ONLY)
+    objects = [make.node("node-0"), make.card(0), loser, winner, make.device_class("h100")]
+    answer = explain(make.pod(limits=ASK_H100), *objects)
+    assert answer.state is State.NOT_SCHEDULED_YET
+
+
 def test_other_extended_resources_are_not_ours_to_judge() -> None:
     answer = explain(make.pod(limits={"example.com/fpga": 1, "hugepages-2Mi": "4Mi"}), *two_nodes())
     assert answer.state is State.ASKS_NO_CARD
