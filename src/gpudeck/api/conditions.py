@@ -37,6 +37,8 @@ DEVICE_CLASS_CONFLICT = "DeviceClassConflict"
 """Ready=False of a GPUClass: somebody else has a DeviceClass of that name."""
 EXTENDED_RESOURCE_CONFLICT = "ExtendedResourceConflict"
 """Ready=False of a GPUClass: another class has that extended resource name."""
+WEBHOOK_NOT_REGISTERED = "WebhookNotRegistered"
+"""Ready=False of a GPUClass: pods that ask for it by its name would not get their claims yet."""
 
 APPLIED = "Applied"
 """PartitioningApplied=True: the card has the mode that was chosen."""

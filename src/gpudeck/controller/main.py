@@ -115,6 +115,7 @@ class Controller:
             report=report,
             lost_seconds=settings.lost_seconds,
         )
+        self._webhooks = webhooks.Webhooks(client, settings, self._classes, self._device_classes)
         self._class_reconciler = class_reconciler.Reconciler(
             client,
             self._classes,
@@ -122,7 +123,7 @@ class Controller:
             self._cards,
             report,
             withheld=self._withheld,
-            rewrites=settings.webhook_port != 0,
+            registered=self._webhooks.registered if settings.webhook_port else None,
         )
         self._shipping = shipping.Shipping(
             client, self._classes, self._cards, self._held, choice=settings.partition_classes
@@ -132,7 +133,6 @@ class Controller:
         )
         self._pods_queue = Queue("disruption")
         self._follow_nodes()
-        self._webhooks = webhooks.Webhooks(client, settings, self._classes, self._device_classes)
         self._node_groups = NodeGroups(client, settings, report, self._nodes)
         self._elector = Elector(
             client,
@@ -233,6 +233,7 @@ class Controller:
         self._claims.subscribe(self._claim_changed)
         self._classes.subscribe(self._class_changed)
         self._device_classes.subscribe(self._device_class_changed)
+        self._webhooks.subscribe(self._add_all_classes)
 
     def _gpu_changed(self, change: Change[PhysicalGPU]) -> None:
         self._gpu_queue.add(change.key)

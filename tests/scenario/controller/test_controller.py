@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import functools
 import re
+import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -22,11 +23,15 @@ from gpudeck.api.resources import (
     EVENT,
     GPU_CLASS,
     LEASE,
+    MUTATING_WEBHOOKS,
     PHYSICAL_GPU,
     POD,
     RESOURCE_CLAIM,
+    SECRET,
+    VALIDATING_WEBHOOKS,
 )
 from gpudeck.controller import main
+from gpudeck.controller.admission import registration
 from gpudeck.controller.gpuclass import reconciler
 from gpudeck.controller.settings import Settings
 from gpudeck.kube.electing import Elector
@@ -181,7 +186,8 @@ async def test_where_extended_resources_are_dropped_the_device_class_is_written_
         monkeypatch.setattr(server.store, "apply", dropping_names(server.store.apply))
         monkeypatch.setattr(server.store, "replace", dropping_names(server.store.replace))
         server.put(GPU_CLASS, gpus.gpu_class("h100", requirements=H100))
-        async with controller(server, webhook_port=9443):
+        put_registrations(server)
+        async with controller(server, webhook_port=free_port()):
             await server.until(lambda: ready(server, "h100").get("status") == "True")
             for count in range(1, 4):
                 server.put(PHYSICAL_GPU, gpus.gpu(address=f"0000:{count:02x}:00.0"))
@@ -193,6 +199,61 @@ async def test_where_extended_resources_are_dropped_the_device_class_is_written_
         # The webhook gives pods that ask for it their claims.
         found = server.objects(GPU_CLASS)["h100"]["status"]
         assert found["extendedResourceName"] == "gpu.deckhouse.io/h100"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def put_registrations(server: ApiServer) -> None:
+    """What the chart makes for the webhooks."""
+    meta = {"name": registration.SECRET_NAME, "namespace": "gpudeck-system"}
+    server.put(SECRET, {"metadata": meta, "type": "Opaque"})
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        server.put(resource, {"metadata": {"name": registration.NAME}})
+
+
+def registered(server: ApiServer) -> bool:
+    """Whether pods are rewritten."""
+    found = server.objects(MUTATING_WEBHOOKS).get(registration.NAME, {})
+    return bool(found.get("webhooks"))
+
+
+QUARTER = gpus.gpu_class("quarter", devices=["Share"], share={"memory": {"default": "8Gi"}})
+
+
+async def test_a_class_whose_pods_are_rewritten_is_ready_after_the_webhook_is_registered() -> None:
+    """A pod that was made in between would stay as it is and wait for ever."""
+    async with ApiServer() as server:
+        server.put(GPU_CLASS, QUARTER)
+        server.put(GPU_CLASS, gpus.gpu_class("whole"))
+        async with controller(server, webhook_port=free_port()):
+            await server.until(lambda: ready(server, "whole").get("status") == "True")
+            await server.until(lambda: ready(server, "quarter").get("status") == "False")
+            assert ready(server, "quarter")["reason"] == "WebhookNotRegistered"
+            assert "WebhookNotRegistered" not in events(server)
+            put_registrations(server)
+            await server.until(lambda: ready(server, "quarter").get("status") == "True")
+            assert registered(server)
+            found = server.objects(GPU_CLASS)["quarter"]["status"]
+            assert found["extendedResourceName"] == "gpu.deckhouse.io/quarter"
+
+
+async def test_a_ready_class_stays_so_while_another_leader_registers_its_webhook() -> None:
+    """What it selects would be withdrawn otherwise."""
+    async with ApiServer() as server:
+        put_registrations(server)
+        server.put(GPU_CLASS, QUARTER)
+        async with controller(server, webhook_port=free_port()):
+            await server.until(lambda: ready(server, "quarter").get("status") == "True")
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            server.remove(resource, registration.NAME)
+        async with controller(server, webhook_port=free_port()):
+            server.put(PHYSICAL_GPU, gpus.gpu())
+            await server.until(functools.partial(matching, server, "quarter", 1))
+            assert ready(server, "quarter")["status"] == "True"
 
 
 @pytest.mark.parametrize("dropped", [True, False])

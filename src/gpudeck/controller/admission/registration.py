@@ -55,6 +55,8 @@ class Registration:
     """Brings the Secret and both configurations in line; called by one queue of the leader."""
 
     def __init__(self, client: Client, namespace: str, names: Callable[[], Names]) -> None:
+        self.rewritten: frozenset[str] = frozenset()
+        """The extended resource names whose pods the API server asks us to rewrite."""
         self._client = client
         self._namespace = namespace
         self._names = names
@@ -66,6 +68,7 @@ class Registration:
             names = self._names()
             where = Where(self._namespace, trusted)
             await self._keep(MUTATING_WEBHOOKS, mutating(where, names))
+            self.rewritten = frozenset(names.rewritten)
             await self._keep(VALIDATING_WEBHOOKS, validating(where, names))
         except errors.ForbiddenError as error:
             # Given up, it would wait for the next change of a class, however long that takes.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gpudeck import errors, logs
 from gpudeck.api.core import Secret
@@ -45,6 +45,7 @@ class Webhooks:
         self._classes, self._device_classes = classes.objects, device_classes.objects
         self._fleet = Fleet()
         self._names: naming.Names | None = None
+        self._listeners: list[Callable[[], None]] = []
         namespace = settings.namespace or client.namespace
         self._secrets = Cache(
             client,
@@ -62,6 +63,14 @@ class Webhooks:
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._certified = asyncio.Event()
         self._secrets.subscribe(self._secret_changed)
+
+    def subscribe(self, registered: Callable[[], None]) -> None:
+        """Call back when pods of other extended resource names than before are rewritten."""
+        self._listeners.append(registered)
+
+    def registered(self, name: str) -> bool:
+        """Whether pods that ask for the extended resource are rewritten; the leader knows."""
+        return name in self._registration.rewritten
 
     def gpu_changed(self, change: Change[PhysicalGPU]) -> None:
         """Take over a change of a card."""
@@ -93,7 +102,15 @@ class Webhooks:
         if self._port == 0:
             return
         self._queue.add(_KEY)
-        await self._queue.work(self._registration.reconcile)
+        await self._queue.work(self._register)
+
+    async def _register(self, key: str) -> float:
+        before = self._registration.rewritten
+        again_seconds = await self._registration.reconcile(key)
+        if self._registration.rewritten != before:
+            for listener in self._listeners:
+                listener()
+        return again_seconds
 
     def _secret_changed(self, change: Change[Secret]) -> None:
         data = (change.new.data if change.new else None) or {}

@@ -9,6 +9,7 @@ one worker, since classes depend on each other by their extended resource names.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gpudeck import errors, logs
 from gpudeck.api import conditions, labels
@@ -40,15 +41,19 @@ class Reconciler:
         report: events.Events,
         *,
         withheld: withholding.Withheld,
-        rewrites: bool,
+        registered: Callable[[str], bool] | None,
     ) -> None:
-        """`rewrites` is whether webhooks serve the names that no scheduler serves."""
+        """`registered` says whether a webhook serves a name that no scheduler serves.
+
+        None where there are no webhooks. Whoever gives it asks for the classes again when one
+        more name is registered.
+        """
         self._client = client
         self._classes = classes
         self._device_classes = device_classes
         self._cards = cards
         self._withheld = withheld
-        self._rewrites = rewrites
+        self._registered = registered
         self._report = report
         self._nameless: dict[str, float] = {}
         """The classes whose extended resource name was dropped, and when, in the loop's time."""
@@ -101,13 +106,23 @@ class Reconciler:
         if conflict:
             reason = conditions.EXTENDED_RESOURCE_CONFLICT
             return statuses.Outcome(False, reason, conflict, device_class_name=name)
-        return statuses.ready(name, self._served_name(gpu_class))
+        return self._outcome(gpu_class)
 
-    def _served_name(self, gpu_class: GPUClass) -> str:
-        """Return the name under which pods get the class, by the scheduler or by the webhook."""
-        if self._rewrites:
-            return asked_name(gpu_class)
-        return "" if gpu_class.metadata.name in self._nameless else mapped_name(gpu_class)
+    def _outcome(self, gpu_class: GPUClass) -> statuses.Outcome:
+        """The class is ready once pods get it by its name, by the scheduler or by the webhook."""
+        name, asked = gpu_class.metadata.name, asked_name(gpu_class)
+        mapped = "" if name in self._nameless else mapped_name(gpu_class)
+        if self._registered is None:
+            return statuses.ready(name, mapped)
+        if asked == mapped or self._registered(asked) or statuses.is_ready(gpu_class, asked):
+            return statuses.ready(name, asked)
+        return statuses.Outcome(
+            ready=False,
+            reason=conditions.WEBHOOK_NOT_REGISTERED,
+            message=f"pods that ask for {asked} would wait for ever: the webhook that gives them "
+            "their claims is not registered yet",
+            device_class_name=name,
+        )
 
     async def _look(self, name: str) -> DeviceClass | None:
         """Look at the server itself: an apply would take over what the cache does not show yet."""
@@ -159,6 +174,8 @@ class Reconciler:
         except errors.NotFoundError:
             return
         metrics.writes.labels("GPUClass").inc()
+        if outcome.reason == conditions.WEBHOOK_NOT_REGISTERED:
+            return  # Every such class passes through it, mostly for less than a second.
         if not outcome.ready and _reason(gpu_class.status) != outcome.reason:
             self._report.class_refused(gpu_class, outcome.reason, outcome.message)
 

@@ -35,6 +35,14 @@ def ready(name: str, resource_name: str) -> Outcome:
     )
 
 
+def is_ready(gpu_class: GPUClass, resource_name: str) -> bool:
+    """Whether the class has been said to be ready under that extended resource name."""
+    status = gpu_class.status or GPUClassStatus()
+    found = conditions.find(status.conditions, conditions.READY)
+    is_true = found is not None and found.status == conditions.TRUE
+    return is_true and status.extended_resource_name == resource_name
+
+
 def of(
     gpu_class: GPUClass, outcome: Outcome, counts: Counts, now: str, *, note: str = ""
 ) -> GPUClassStatus:
