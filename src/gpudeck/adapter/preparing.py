@@ -2,10 +2,10 @@
 """Makes ready what claims ask for, says what their containers need, and gives it back.
 
 Called by `server`. `planning` decides, this does it through the supervisor. Requests that
-change cards take turns; claims for whole cards that are not partitioned need nothing done,
-and so wait for nobody and enter no library. An unhealthy card is not refused here: the
-scheduler knows of it by its taint, and a claim that tolerates the taint means it. Keeps
-nothing.
+change cards take turns, and are refused while a card may be reset; claims for whole cards that
+are not partitioned need nothing done, and so wait for nobody and enter no library. An
+unhealthy card is not refused here: the scheduler knows of it by its taint, and a claim that
+tolerates the taint means it. Keeps nothing.
 """
 
 from __future__ import annotations
@@ -64,9 +64,11 @@ class Preparing:
     async def prepare(self, request: pb.PrepareRequest) -> pb.PrepareResponse:
         """Answer for each claim on its own."""
         claims = [_Claim(asked) for asked in request.claims]
-        async with self._turn if self._changes(request) else contextlib.nullcontext():
+        resetting = next(iter(self._changing), "")
+        turn = self._turn if self._changes(request) and not resetting else contextlib.nullcontext()
+        async with turn:
             for claim in claims:
-                await self._make_ready(claim)
+                await self._make_ready(claim, resetting)
             await self._describe_all(claims, request.hook_path)
             for claim in claims:
                 if claim.answer is not None and claim.answer.HasField("error"):
@@ -114,23 +116,24 @@ class Preparing:
                     return True
         return False
 
-    async def _make_ready(self, claim: _Claim) -> None:
+    async def _make_ready(self, claim: _Claim, resetting: str) -> None:
+        """`resetting` is a card whose mode was being changed when the request came, "" for none."""
         try:
             planning.check(claim.asked.devices)
             for device in claim.asked.devices:
-                claim.uses.append(await self._use(claim, device))
+                claim.uses.append(await self._use(claim, device, resetting))
         except errors.GpudeckError as error:
             claim.fail(error)
 
-    async def _use(self, claim: _Claim, device: pb.DeviceRequest) -> contract.Use:
+    async def _use(self, claim: _Claim, device: pb.DeviceRequest, resetting: str) -> contract.Use:
         if device.pci_address in self._changing:
-            raise errors.BusyError(
-                f"{device.pci_address}: the partitioning mode of the card is being changed.",
-                reason="CardChanging",
-            )
+            raise _changing(device.pci_address)
         card = self._reading(device.pci_address)
         partition: contract.Partition | None = None
-        for action in planning.actions(card, device):
+        actions = planning.actions(card, device)
+        if actions and resetting:
+            raise _changing(resetting)
+        for action in actions:
             undoing = planning.undoing(device)
             if undoing is not None and _is_new(card, action):
                 # Noted before: a failure of which nobody knows how far it came is undone too.
@@ -204,6 +207,8 @@ class Preparing:
             if undoing is None or not self._is_served(device.pci_address):
                 continue  # What the driver made goes with the driver.
             try:
+                for resetting in self._changing:
+                    raise _changing(resetting)
                 async with self._turn:
                     await self._act(device.pci_address, undoing)
             except errors.GpudeckError as error:
@@ -231,6 +236,15 @@ class Preparing:
             f"{address}: there is no such card on the node; there are: {known}.",
             reason="CardNotFound",
         )
+
+
+def _changing(address: str) -> errors.BusyError:
+    """The refusal while a card may be reset: the library, which opens all cards, is ended then."""
+    return errors.BusyError(
+        f"{address}: the partitioning mode of the card is being changed; until that is done, "
+        "nothing is changed on other cards either.",
+        reason="CardChanging",
+    )
 
 
 def _is_new(card: contract.CardReading, action: contract.Action) -> bool:

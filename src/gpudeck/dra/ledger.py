@@ -24,7 +24,7 @@ from typing import ParamSpec, TypeVar
 
 from gpudeck import logs
 from gpudeck.cdi.files import Folder
-from gpudeck.dra import checkpoint, events, exposing, metrics, recovering
+from gpudeck.dra import changing, checkpoint, events, exposing, metrics, recovering
 from gpudeck.errors import BusyError, GpudeckError
 from gpudeck.host import files, locks
 
@@ -62,6 +62,8 @@ class Ledger:
         exposure: exposing.Exposure,
         boot_id: str | None,
     ) -> None:
+        self.changing = changing.Changing(data_dir)
+        """The cards that are given to no claim now, though the lock may be free."""
         self._store = checkpoint.Store(data_dir / checkpoint.FILE)
         self._lock_path = data_dir / checkpoint.LOCK
         self._folder = folder

@@ -26,6 +26,7 @@ from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import labels, names, resource, resources
 from gpudeck.cdi.files import Folder
+from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import (
     adapters,
     edits,
@@ -40,7 +41,7 @@ from gpudeck.dra import (
 )
 from gpudeck.dra.allocations import HeldDevice, Reference
 from gpudeck.dra.checkpoint import Content, Entry, Given, Metadata, State
-from gpudeck.errors import GpudeckError, NotFoundError, UnavailableError
+from gpudeck.errors import BusyError, GpudeckError, NotFoundError, UnavailableError
 from gpudeck.kube import client
 
 log = logs.get(__name__)
@@ -99,11 +100,28 @@ class Preparer:
                 await self._adapter.reach()
             except UnavailableError as error:
                 away = error
+            await self._ledger.changing.over(self._in_the_way(known, fetched))
         async with self._ledger.opened() as content:
             recovering.place(content, self._placed)
             refused = await self._drop_earlier(content, claims, fetched)
             rest = [claim for claim in claims if claim.uid not in refused]
             return {**refused, **await self._prepare(content, rest, fetched, away)}
+
+    def _in_the_way(
+        self, known: Content, fetched: Mapping[str, fetching.Fetched]
+    ) -> Collection[str]:
+        """The cards that must not be reset for the claims to be made: any, if it takes the maker's
+        library, which is ended for a reset."""
+        devices = [
+            device
+            for uid, each in fetched.items()
+            if fetching.is_to_be_made(known, uid, each) and isinstance(each, fetching.Allocated)
+            for device in each.devices
+        ]
+        if any(device.is_made for device in devices):
+            return self._adapter.cards or ()
+        found = (names.address_of_device(device.name) for device in devices)
+        return {names.gpu_device_name(address) for address in found if address is not None}
 
     async def unprepare(self, claims: Sequence[Reference]) -> dict[str, GpudeckError | None]:
         """Give claims back; unknown ones succeed. Neither API server nor adapter is needed."""
@@ -444,10 +462,19 @@ class Preparer:
         return requesting.described(device, card)
 
     def _check_modes(self, claim: Reference, devices: Sequence[HeldDevice]) -> None:
-        """Refuse a claim that was allocated before a card's mode was changed by a reset."""
+        """Refuse a claim for a card that is being reset, or was since the claim was allocated."""
         for device in devices:
             card = self._find(device)
-            if card is not None and modes.is_misfit(device, card):
+            if card is None:
+                continue
+            place = PciAddress.parse(card.pci_address)
+            if self._ledger.changing.includes(names.gpu_device_name(place)):
+                raise BusyError(
+                    f"device {device.name}: the partitioning mode of card {card.pci_address} is "
+                    "being changed",
+                    reason="CardChanging",
+                )
+            if modes.is_misfit(device, card):
                 self._late(claim, device)
                 mode = "on" if modes.is_enabled(card) else "off"
                 raise UnavailableError(

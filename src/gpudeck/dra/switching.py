@@ -4,7 +4,8 @@
 Run by `main` beside the plugin's other writers, so by one plugin of a node at a time. Each
 pass looks at every card anew and keeps nothing that a restart would miss: the choice is a
 label, the mode and the pending mode are the card's, the holders are in the checkpoint and
-the API. A mode is changed under the lock of Prepare. `publishing` asks here which cards
+the API. Under the lock of Prepare a card is taken from all claims (`changing`), and then its
+mode is changed without the lock. `publishing` asks here which cards
 get no new claims, `reporting` what is said of a card; a failure is forgotten at a restart
 and tried again.
 """
@@ -267,18 +268,21 @@ class Switcher:
         """Make one attempt. Raises BusyError while claims keep the node busy."""
         known, address, is_on = self._card(device), _address(card), modes.is_enabled(card)
         choice = self._choice(device)
-        async with self._ledger.opened() as content:
-            if self._choice(device) != choice:
-                return
-            if enabled is not is_on and modes.holders_here(content, address, is_partition=is_on):
-                return
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._ledger.opened() as content:
+                if self._choice(device) != choice:
+                    return
+                is_changed = enabled is not is_on
+                if is_changed and modes.holders_here(content, address, is_partition=is_on):
+                    return
+                await stack.enter_async_context(self._ledger.changing.held(device))
             log.info("Changing the partition mode", card=address, enabled=enabled)
             refused = await self._ask(card, enabled=enabled)
-        if refused is None:
-            known.failure = None
-            log.info("Changed the partition mode", card=address, enabled=enabled)
-            await self._hear(device, enabled=enabled)
-            return
+            if refused is None:
+                known.failure = None
+                log.info("Changed the partition mode", card=address, enabled=enabled)
+                await self._hear(device, enabled=enabled)
+                return
         count = known.failure.count + 1 if known.failure is not None else 0
         pause = UNANSWERED_SECONDS if refused.is_unanswered else REFUSED_SECONDS
         until = _now() + min(pause * 2**count, LONGEST_SECONDS)

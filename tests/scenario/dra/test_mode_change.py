@@ -24,7 +24,7 @@ from gpudeck.adapter.settings import Settings
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import names, resources
 from gpudeck.devices.identities import PciAddress
-from gpudeck.dra import switching
+from gpudeck.dra import changing, switching
 from gpudeck.vendors import contract
 from gpudeck.vendors.simulated import machine
 
@@ -365,6 +365,40 @@ async def test_cards_that_follow_the_claims_say_that_the_choice_is_not_needed(
         cards.bench.change_reading(index, dynamic=True)
     cards.label_node("disabled")
     await cards.world.until(lambda: cards.said()[0] == "NotNeeded")
+
+
+async def test_claims_of_other_cards_do_not_wait_while_a_card_is_reset(
+    cards: Cards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changing, "WAIT_SECONDS", 0.1)
+    world = cards.world
+    cards.bench.change_card(0, reset_hangs=True)
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.pending() is ON)
+    other = world.claim("other", 0, device=SECOND)
+    async with asyncio.timeout(5):
+        assert (await world.kubelet.prepare(other))["uid-other"].error == ""
+        await world.kubelet.unprepare(other)
+    late = world.claim("late", 0, device=FIRST)
+    async with asyncio.timeout(5):
+        refused = (await world.kubelet.prepare(late))["uid-late"].error
+    assert refused.startswith("CardChanging: ")
+    assert ADDRESSES[0] in refused
+    world.forget_claim("late")
+    cards.bench.change_card(0, reset_hangs=False)
+    await world.until(lambda: cards.said()[0] == "Applied")
+
+
+async def test_a_claim_waits_a_while_for_the_card_that_is_reset(cards: Cards) -> None:
+    """The kubelet comes again only after a minute."""
+    world = cards.world
+    cards.bench.change_card(0, reset_hangs=True)
+    cards.put_gpu(0, "enabled")
+    await world.until(lambda: cards.pending() is ON)
+    soon = asyncio.create_task(world.kubelet.prepare(world.claim("soon", 0, device=FIRST_PART)))
+    cards.bench.change_card(0, reset_hangs=False)
+    assert (await soon)["uid-soon"].error == ""
+    assert cards.mode() is ON
 
 
 @pytest.mark.parametrize("who", ["plugin", "adapter", "both"])

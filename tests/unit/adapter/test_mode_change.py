@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc import aio
+from tests.support import expect
 from tests.unit.adapter.test_partitions import FIRST, SECOND, Mode, Served, claim, part, whole
 from tests.unit.adapter.test_partitions import serving as serving_parts
 
@@ -70,6 +71,35 @@ async def test_a_card_whose_mode_is_being_changed_is_given_to_nobody(tmp_path: P
         assert not other.HasField("error")
         served.bench.change_card(0, hangs=False)
         await changing
+
+
+async def test_what_the_library_is_needed_for_is_refused_at_once_while_a_card_is_reset(
+    tmp_path: Path,
+) -> None:
+    """The reset needs the library's process ended, so a call would only wait for its deadline."""
+    async with serving_parts(tmp_path, dynamic=False) as served:
+        assert (await turn(served, enabled=True, address=SECOND)).reason == ""
+        held = claim("held", part(0, address=SECOND))
+        (prepared,) = await served.prepare(held)
+        assert not prepared.HasField("error")
+        served.bench.change_card(0, reset_hangs=True)
+        changing = asyncio.create_task(turn(served, enabled=True))
+        await expect.eventually(lambda: _pending(served), Mode.ENABLED)
+        async with asyncio.timeout(5):
+            (refused,) = await served.prepare(claim("u", part(1, address=SECOND)))
+            (kept,) = await served.unprepare(held)
+        for error in (refused.error, kept.error):
+            assert (error.reason, error.retryable) == ("CardChanging", True)
+            assert FIRST in error.message
+        served.bench.change_card(0, reset_hangs=False)
+        assert (await changing).reason == ""
+        (removed,) = await served.unprepare(held)
+        assert not removed.HasField("error")
+        assert served.places(1) == []
+
+
+async def _pending(served: Served) -> Mode:
+    return served.reading().pending_mode
 
 
 async def test_a_change_goes_on_when_its_caller_gives_up(tmp_path: Path) -> None:
