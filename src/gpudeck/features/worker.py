@@ -73,7 +73,7 @@ class Worker:
     def __init__(self, given: Settings, api: Client) -> None:
         self._settings = given
         self._api = api
-        self._root = Root(given.host_root)
+        self._root = Root(given.host_root, on_node=given.host_root_on_node)
         self._namespace = given.namespace or api.namespace
         field = f"metadata.name={given.node_name}"
         self._nodes = Cache(api, NODE, Meta, field_selector=field, keep=_identity)

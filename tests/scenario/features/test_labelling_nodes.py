@@ -126,6 +126,18 @@ async def test_a_card_that_comes_is_a_label_and_one_that_goes_is_none(story: Sto
     assert [each["kind"] for each in owner] == ["Node"]
 
 
+async def test_a_bus_that_the_kernel_does_not_speak_of_is_looked_at_each_second(
+    story: Story,
+) -> None:
+    elsewhere = {"host_root_on_node": "/mnt/host", "scan_seconds": 3600.0}
+    async with story.run(worker.Worker, master.Master, **elsewhere):
+        await story.server.until(
+            lambda: "feature.node.kubernetes.io/system-os_release.ID" in story.labels
+        )
+        story.host.plug("0000:1b:00.0")
+        await story.server.until(lambda: story.labels.get(PCI) == "true")
+
+
 async def test_a_rule_gives_all_that_it_can_and_takes_it_back(story: Story) -> None:
     story.host.plug("0000:1b:00.0")
     foreign = {
