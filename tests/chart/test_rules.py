@@ -17,6 +17,7 @@ from tests.chart import rendering
 from gpudeck import settings
 from gpudeck.api import attributes, labels
 from gpudeck.controller.nodegroups import workloads as templates
+from gpudeck.features import configuring
 from gpudeck.mig import configs, defaults
 
 Manifest = dict[str, Any]
@@ -150,7 +151,7 @@ def test_names_that_programs_know_are_those_of_the_code() -> None:
         elif each["metadata"]["name"] == "default-mig-parted-config":
             found = configs.read(each["data"][configs.KEY])
             assert found.by_name == defaults.all_models()
-        elif each["kind"] == "ConfigMap":
+        elif each["kind"] == "ConfigMap" and "vendors.yaml" in each["data"]:
             assert each["metadata"]["name"] == labels.SUPPORTED_VENDORS
             document = yaml.safe_load(each["data"]["vendors.yaml"])
             assert set(document) == {"vendors", "classes"}
@@ -171,6 +172,20 @@ def test_both_modes_have_the_same_workloads() -> None:
     ]
     assert found[0] <= found[1]
     assert {"nvidia-adapter", "gpu-controller", "gpu-node-agent"} <= found[0]
+
+
+def test_the_files_of_node_features_are_read_without_a_word_against_them() -> None:
+    readers = {"nfd-worker.conf": configuring.worker, "nfd-master.conf": configuring.master}
+    for variant in rendering.VARIANTS:
+        files = {
+            name: text
+            for found, each in OBJECTS
+            if found == variant and each["kind"] == "ConfigMap"
+            for name, text in each["data"].items()
+        }
+        for name, read in readers.items():
+            assert read(files[name]).settings
+            assert read(files[name]).notes == []
 
 
 def test_the_host_is_read_below_its_root() -> None:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import TypeVar
+
 import msgspec
 
 from gpudeck.api.nodefeatures import (
@@ -14,6 +17,7 @@ from gpudeck.api.nodefeatures import (
     Nothing,
 )
 
+T = TypeVar("T")
 Element = dict[str, str]
 """One thing: a flag's Name, a value's Name and Value, or an instance's attributes."""
 
@@ -43,6 +47,20 @@ class Known(msgspec.Struct):
         if len(parts) < 3:
             return None
         return self.attributes.get(f"{parts[0]}.{parts[1]}".lower(), {}).get(parts[2])
+
+    def without(self, hidden: Collection[str]) -> Known:
+        """The same without some features: by name, or `usb.*` for all that begin so."""
+        names = {each.lower() for each in hidden if not each.endswith("*")}
+        starts = tuple(each[:-1].lower() for each in hidden if each.endswith("*"))
+
+        def kept(found: dict[str, T]) -> dict[str, T]:
+            return {
+                name: part
+                for name, part in found.items()
+                if name not in names and not name.startswith(starts)
+            }
+
+        return Known(kept(self.flags), kept(self.attributes), kept(self.instances))
 
     def wire(self) -> Features:
         """The same as a NodeFeature carries it, sorted, so that equal finds are equal text."""

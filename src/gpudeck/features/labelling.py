@@ -17,8 +17,20 @@ from gpudeck.api.nodefeatures import Expression, Rule, Term
 from gpudeck.features.known import Element, Known
 from gpudeck.features.rules import evaluating, patterns
 
-_PCI_FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
-_USB_FIELDS = ("class", "vendor", "device", "serial")
+SOURCES = (
+    "cpu",
+    "custom",
+    "kernel",
+    "local",
+    "memory",
+    "network",
+    "pci",
+    "storage",
+    "system",
+    "usb",
+)
+PCI_FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
+USB_FIELDS = ("class", "vendor", "device", "serial")
 _OS_NAMES = ("ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor", "OSTREE_VERSION")
 _PLAIN = ("cpu.cstate", "cpu.model", "cpu.pstate", "cpu.security", "kernel.version")
 """Features of which every value is a label `<domain>-<feature>.<name>`."""
@@ -33,12 +45,16 @@ CPUID_HIDDEN = (
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Which features become labels; the defaults are node-feature-discovery's."""
 
+    sources: tuple[str, ...] = SOURCES
+    """Of whose features there are labels."""
     pci_classes: tuple[str, ...] = ("03", "0b40", "12")
     """Beginnings of the classes of PCI devices."""
     pci_fields: tuple[str, ...] = ("class", "vendor")
     usb_classes: tuple[str, ...] = ("0e", "ef", "fe", "ff")
     usb_fields: tuple[str, ...] = ("class", "vendor", "device")
     cpuid_hidden: tuple[str, ...] = CPUID_HIDDEN
+    cpuid_shown: tuple[str, ...] = ()
+    """If there are any, only these have labels, hidden or not."""
     kernel_options: tuple[str, ...] = ("NO_HZ", "NO_HZ_IDLE", "NO_HZ_FULL", "PREEMPT")
     whitelist: str = ""
     """A pattern that the name without its namespace must fit."""
@@ -46,7 +62,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
 
 def labels(known: Known, choices: Choices) -> dict[str, str]:
     """Return all labels by their full names."""
-    found = {
+    built_in = {
         **_plain(known),
         **_cpu(known, choices),
         **_kernel(known, choices),
@@ -56,8 +72,13 @@ def labels(known: Known, choices: Choices) -> dict[str, str]:
         **_devices(known.instances.get("usb.device", ()), "usb", choices),
         **_system(known),
         **_rdma(known),
-        **known.attributes.get("local.label", {}),
     }
+    # The names of these begin with that of their source; those of features.d are anything.
+    found = {
+        name: value for name, value in built_in.items() if name.partition("-")[0] in choices.sources
+    }
+    if "local" in choices.sources:
+        found.update(known.attributes.get("local.label", {}))
     prefixed = {full_name(name): value for name, value in found.items()}
     return {name: value for name, value in sorted(prefixed.items()) if _fits(name, choices)}
 
@@ -83,12 +104,13 @@ def _plain(known: Known) -> dict[str, str]:
 
 
 def _cpu(known: Known, choices: Choices) -> dict[str, str]:
-    hidden = set(choices.cpuid_hidden)
-    found = {
-        f"cpu-cpuid.{flag}": "true"
-        for flag in known.flags.get("cpu.cpuid", ())
-        if flag not in hidden
-    }
+    flags = known.flags.get("cpu.cpuid", set())
+    shown = (
+        flags & set(choices.cpuid_shown)
+        if choices.cpuid_shown
+        else (flags - set(choices.cpuid_hidden))
+    )
+    found = {f"cpu-cpuid.{flag}": "true" for flag in shown}
     threads = known.attributes.get("cpu.topology", {}).get("hardware_multithreading")
     return {**found, "cpu-hardware_multithreading": threads} if threads is not None else found
 
@@ -148,7 +170,7 @@ def _devices(devices: Iterable[Element], bus: str, choices: Choices) -> dict[str
 
 def _chosen(wanted: Collection[str], is_pci: bool) -> list[str]:
     """The fields in their fixed order; the default where none of them is known."""
-    known = _PCI_FIELDS if is_pci else _USB_FIELDS
+    known = PCI_FIELDS if is_pci else USB_FIELDS
     return [each for each in known if each in wanted] or list(known[: 2 if is_pci else 3])
 
 

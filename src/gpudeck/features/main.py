@@ -46,9 +46,12 @@ def _check(given: Settings) -> None:
         _refuse("--print-only", "true", "false, but for the worker")
     if given.role == "worker" and not given.node_name:
         _refuse("--node-name", given.node_name, "the name of this process's Node")
-    for name in given.sources:
-        if name not in settings.SOURCES:
-            _refuse("--sources", name, ", ".join(settings.SOURCES))
+    if given.role == "gc" and given.config:
+        _refuse("--config", given.config, "none; the role gc has no file")
+    for flag, sources in (("--sources", given.sources), ("--label-sources", given.label_sources)):
+        for name in sources:
+            if name not in settings.SOURCES:
+                _refuse(flag, name, ", ".join(settings.SOURCES))
     if given.label_whitelist:
         patterns.compiled(given.label_whitelist, "--label-whitelist")
 

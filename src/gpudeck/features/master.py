@@ -20,10 +20,18 @@ from gpudeck import errors, logs
 from gpudeck.api import labels, names
 from gpudeck.api.core import Node, NodeSpec, NodeStatus
 from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference
-from gpudeck.api.nodefeatures import NodeFeatureGroup, NodeFeatureRule
-from gpudeck.api.resources import NODE, NODE_FEATURE, NODE_FEATURE_GROUP, NODE_FEATURE_RULE
+from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureGroup, NodeFeatureRule
+from gpudeck.api.resources import (
+    NAMESPACE,
+    NODE,
+    NODE_FEATURE,
+    NODE_FEATURE_GROUP,
+    NODE_FEATURE_RULE,
+)
 from gpudeck.features import (
+    configuring,
     deciding,
+    following,
     grouping,
     metrics,
     packing,
@@ -32,6 +40,7 @@ from gpudeck.features import (
     settings,
 )
 from gpudeck.features.known import Known
+from gpudeck.features.namespaces import fulfils
 from gpudeck.features.packing import PackedFeature
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
@@ -52,12 +61,15 @@ class Master:
     """The parts of the role and what connects them: changes become names of Nodes in a queue."""
 
     def __init__(self, given: Settings, api: Client) -> None:
-        self._settings = given
+        self._file = following.File(given, configuring.master)
+        # A wrong file is refused here, before anything runs.
+        self._file.load()
         self._api = api
         self._namespace = given.namespace or api.namespace
-        self._policy = settings.policy(given)
         self._nodes = Cache(api, NODE, Node, keep=_trimmed)
-        self._features = Cache(api, NODE_FEATURE, PackedFeature, keep=self._counting)
+        self._features = Cache(api, NODE_FEATURE, PackedFeature, keep=packing.pack)
+        self._namespaces = Cache(api, NAMESPACE, Meta, keep=_labelled)
+        self._follows_namespaces = False
         self._rules = Cache(api, NODE_FEATURE_RULE, NodeFeatureRule)
         self._groups = Cache(api, NODE_FEATURE_GROUP, NodeFeatureGroup)
         self._present = presence.Presence(given.absent_seconds)
@@ -75,7 +87,14 @@ class Master:
             name="node-feature-discovery-master",
             namespace=self._namespace,
             identity=identity,
+            lease_seconds=self._settings.lease_seconds,
+            renew_seconds=self._settings.renew_seconds,
+            retry_seconds=self._settings.retry_seconds,
         )
+
+    @property
+    def _settings(self) -> Settings:
+        return self._file.current.settings
 
     async def run(self) -> None:
         """Run every part until one of them fails."""
@@ -85,7 +104,7 @@ class Master:
             group.create_task(self._recorder.run(), name="events")
             group.create_task(serving.health(self._settings.health_port, lambda: ""), name="health")
             group.create_task(self._metrics(), name="metrics")
-            group.create_task(self._stand(), name="leading")
+            group.create_task(self._stand(group), name="leading")
 
     def _caches(self) -> tuple[Cache[Any], ...]:
         return (self._nodes, self._features, self._rules, self._groups)
@@ -102,7 +121,8 @@ class Master:
             certificate=certificates.self_signed,
         )
 
-    async def _stand(self) -> None:
+    async def _stand(self, group: asyncio.TaskGroup) -> None:
+        await self._follow_namespaces(self._file.current, group)
         for cache in self._caches():
             await cache.synced()
         self._present.begin(asyncio.get_running_loop().time())
@@ -110,10 +130,23 @@ class Master:
         self._features.subscribe(self._feature_changed)
         self._rules.subscribe(self._rule_changed)
         self._groups.subscribe(self._group_changed)
+        group.create_task(
+            self._file.watch(self._add_all, ready=lambda now: self._follow_namespaces(now, group)),
+            name="config",
+        )
         while True:
             # The elector has told why, and `_lead` has ended by the time that it raises.
             with contextlib.suppress(errors.LeadershipLostError):
                 await self._elector.run(self._lead)
+
+    async def _follow_namespaces(self, now: following.Configured, group: asyncio.TaskGroup) -> None:
+        """Know the labels of all namespaces before anything is decided by them."""
+        if now.namespaces is None or self._follows_namespaces:
+            return
+        self._follows_namespaces = True
+        group.create_task(self._namespaces.run(), name="namespaces")
+        await self._namespaces.synced()
+        self._namespaces.subscribe(lambda _change: self._add_all())
 
     async def _lead(self) -> None:
         _log.info("Labelling nodes", nodes=len(self._nodes.objects), rules=len(self._named))
@@ -134,11 +167,21 @@ class Master:
         for key in self._groups.objects:
             self._group_queue.add(key)
 
-    def _counting(self, found: PackedFeature) -> PackedFeature | None:
-        allowed = self._settings.feature_namespaces
-        if allowed and found.metadata.namespace not in allowed:
-            return None
-        return packing.pack(found)
+    def _counts(self, found: PackedFeature) -> bool:
+        """Whether NodeFeatures of its namespace are let in."""
+        namespace, now = found.metadata.namespace or "", self._file.current
+        if now.settings.feature_namespaces and namespace not in now.settings.feature_namespaces:
+            return False
+        if now.namespaces is None:
+            return True
+        held = self._namespaces.objects.get(namespace)
+        return held is not None and fulfils(held.metadata.labels or {}, now.namespaces)
+
+    def _held(self, name: str) -> tuple[list[NodeFeature], float | None]:
+        """The NodeFeatures that count for a node, and after how many seconds to ask again."""
+        now = asyncio.get_running_loop().time()
+        held, again = self._present.of(names.node_label(name), now)
+        return [packing.unpack(each) for each in held if self._counts(each)], again
 
     def _node_changed(self, change: Change[Node]) -> None:
         label = names.node_label(change.key)
@@ -177,16 +220,18 @@ class Master:
         if node is None:
             return None
         now = asyncio.get_running_loop().time()
-        held, again = self._present.of(names.node_label(name), now)
-        features = map(packing.unpack, held)
-        wanted = deciding.wanted(features, self._named, self._namespace, self._policy)
+        features, again = self._held(name)
+        policy = settings.policy(self._settings)
+        wanted = deciding.wanted(features, self._named, self._namespace, policy)
+        if not policy.allows_overwrite:
+            wanted = planning.respecting(node, wanted)
         self._report(node, wanted)
         left = self._present.patience(now)
         if left is not None:
             wanted = planning.patient(node, wanted)
             again = left if again is None else min(left, again)
         plan = planning.plan(node, wanted, gpudeck.__version__)
-        if plan == planning.Plan():
+        if plan == planning.Plan() or self._settings.no_publish:
             return again
         before, last = self._written.get(name, (0.0, None))
         if last == plan and now - before < REPEAT_SECONDS:
@@ -276,7 +321,7 @@ class Master:
                 about, reason="FeatureRefused", message=error.message, warning=True
             )
             return
-        if status == group.status:
+        if status == group.status or self._settings.no_publish:
             return
         meta = ObjectMeta(name=group.metadata.name, namespace=group.metadata.namespace)
         with contextlib.suppress(errors.NotFoundError):
@@ -297,9 +342,13 @@ class Master:
                 yield name
 
     def _known(self, name: str) -> Known:
-        now = asyncio.get_running_loop().time()
-        held, _ = self._present.of(names.node_label(name), now)
-        return deciding.known(map(packing.unpack, held))
+        features, _ = self._held(name)
+        return deciding.known(deciding.ordered(features, self._namespace))
+
+
+def _labelled(namespace: Meta) -> Meta:
+    meta = namespace.metadata
+    return Meta(metadata=ObjectMeta(name=meta.name, labels=meta.labels))
 
 
 def _trimmed(node: Node) -> Node:

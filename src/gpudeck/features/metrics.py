@@ -22,6 +22,11 @@ source_success = Gauge(
     ["source"],
     registry=registry,
 )
+config_success = Gauge(
+    "gpudeck_features_config_success",
+    "Whether the configuration file was read the last time that it changed.",
+    registry=registry,
+)
 leading = Gauge(
     "gpudeck_features_leading", "Whether this replica holds the lease.", registry=registry
 )

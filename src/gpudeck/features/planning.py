@@ -20,6 +20,7 @@ import msgspec
 from gpudeck.api import labels, quantities
 from gpudeck.api.core import Node, Taint
 from gpudeck.features.deciding import Wanted
+from gpudeck.features.rules.evaluating import Refusal
 
 _PREFIX = f"{labels.FEATURE_NAMESPACE}/"
 
@@ -99,6 +100,38 @@ def patient(node: Node, wanted: Wanted) -> Wanted:
             **wanted.extended_resources,
         },
         refused=wanted.refused,
+    )
+
+
+def respecting(node: Node, wanted: Wanted) -> Wanted:
+    """The same without what the Node has from others; that is reported. Taints are not asked."""
+    before = node.metadata.annotations or {}
+    capacity = (node.status.capacity if node.status else None) or {}
+    refused = list(wanted.refused)
+
+    def free(
+        kind: str, asked: Mapping[str, str], now: Mapping[str, str], owned: Collection[str]
+    ) -> dict[str, str]:
+        taken = {name for name in asked if name in now and name not in owned}
+        refused.extend(
+            Refusal(
+                "",
+                f"{kind} {name}: {asked[name]!r} is not written; allowed: a name that the Node "
+                "does not have from others, since allowOverwrite is false",
+            )
+            for name in sorted(taken)
+        )
+        return {name: value for name, value in asked.items() if name not in taken}
+
+    labelled = _owned(before, labels.FEATURES_LABELS)
+    noted = _owned(before, labels.FEATURES_ANNOTATIONS)
+    counted = _owned(before, labels.FEATURES_RESOURCES)
+    return Wanted(
+        labels=free("label", wanted.labels, node.metadata.labels or {}, labelled),
+        annotations=free("annotation", wanted.annotations, before, noted),
+        taints=wanted.taints,
+        extended_resources=free("extended resource", wanted.extended_resources, capacity, counted),
+        refused=refused,
     )
 
 

@@ -10,18 +10,7 @@ from gpudeck.features.permitting import Policy
 from gpudeck.settings import NodeSettings, setting
 
 ROLES = ("worker", "master", "gc")
-SOURCES = (
-    "cpu",
-    "custom",
-    "kernel",
-    "local",
-    "memory",
-    "network",
-    "pci",
-    "storage",
-    "system",
-    "usb",
-)
+SOURCES = labelling.SOURCES
 _DEFAULT = labelling.Choices()
 
 
@@ -32,6 +21,10 @@ class Settings(NodeSettings):
     role: str = setting("", "worker, master or gc.")
     namespace: str = setting("", "Own namespace, of NodeFeature and lease; empty: the pod's.")
     identity: str = setting("", "Master: name of this replica in the lease; empty: the host's.")
+    config: str = setting(
+        "", "Worker, master: nfd-worker.conf or nfd-master.conf; settings that are given win."
+    )
+    no_publish: bool = setting(False, "Worker, master: work as ever, but write nothing.")
     print_only: bool = setting(
         False, "Worker: print the NodeFeature as JSON and end; needs no API server."
     )
@@ -40,6 +33,12 @@ class Settings(NodeSettings):
         1.0, "Worker: time between two looks at features.d, and at the bus without kernel events."
     )
     sources: tuple[str, ...] = setting(SOURCES, "Worker: sources that are read.")
+    label_sources: tuple[str, ...] = setting(
+        SOURCES, "Worker: sources whose features become labels without a rule."
+    )
+    hidden_features: tuple[str, ...] = setting(
+        (), "Worker: features that the NodeFeature leaves out, e.g. kernel.config or usb.*."
+    )
     pci_classes: tuple[str, ...] = setting(
         _DEFAULT.pci_classes, "Worker: beginnings of PCI classes that get a label."
     )
@@ -55,6 +54,12 @@ class Settings(NodeSettings):
     )
     cpuid_hidden: tuple[str, ...] = setting(
         _DEFAULT.cpuid_hidden, "Worker: CPU features that get no label."
+    )
+    cpuid_shown: tuple[str, ...] = setting(
+        (), "Worker: the only CPU features that get a label; empty: all but the hidden ones."
+    )
+    kernel_config: str = setting(
+        "", "Worker: the kernel's configuration on the host; empty: where it usually stands."
     )
     kernel_options: tuple[str, ...] = setting(
         _DEFAULT.kernel_options, "Worker: options of the kernel's configuration that get a label."
@@ -84,6 +89,9 @@ class Settings(NodeSettings):
     absent_seconds: float = setting(
         30.0, "Master: how long a NodeFeature that is gone still counts: its writer may come back."
     )
+    lease_seconds: float = setting(15.0, "Master: how long the lease of one that is silent holds.")
+    renew_seconds: float = setting(10.0, "Master: how long a leader tries to renew its lease.")
+    retry_seconds: float = setting(2.0, "Master: time between two tries for the lease.")
     resync_seconds: float = setting(3600.0, "Master: time between two looks at every node.")
     workers: int = setting(8, "Master: nodes that are written at the same time.")
     collect_seconds: float = setting(3600.0, "Gc: time between two looks at every NodeFeature.")
@@ -111,7 +119,9 @@ def choices(settings: Settings) -> labelling.Choices:
         pci_fields=settings.pci_fields,
         usb_classes=settings.usb_classes,
         usb_fields=settings.usb_fields,
+        sources=settings.label_sources,
         cpuid_hidden=settings.cpuid_hidden,
+        cpuid_shown=settings.cpuid_shown,
         kernel_options=settings.kernel_options,
         whitelist=settings.label_whitelist,
     )

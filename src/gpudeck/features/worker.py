@@ -22,7 +22,7 @@ from gpudeck.api import labels, names
 from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference
 from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureSpec
 from gpudeck.api.resources import NODE, NODE_FEATURE
-from gpudeck.features import labelling, metrics, settings
+from gpudeck.features import configuring, following, labelling, metrics, settings
 from gpudeck.features.settings import Settings
 from gpudeck.features.sources import custom, local, reading
 from gpudeck.host import certificates, pci, uevents
@@ -44,7 +44,8 @@ def describe(
     """Return what the NodeFeature should say. Pure."""
     known = reading.keep_failed(found, before)
     known.attributes["system.name"] = {"nodename": given.node_name}
-    own = {labelling.full_name(name): value for name, value in found.labels.items()}
+    rules = found.labels if "custom" in given.label_sources else {}
+    own = {labelling.full_name(name): value for name, value in rules.items()}
     return NodeFeature(
         metadata=ObjectMeta(
             name=given.node_name,
@@ -52,16 +53,23 @@ def describe(
             annotations={labels.FEATURES_WORKER_VERSION: gpudeck.__version__},
         ),
         spec=NodeFeatureSpec(
-            features=known.wire(),
+            features=known.without(given.hidden_features).wire(),
             labels={**labelling.labels(known, settings.choices(given)), **own},
         ),
     )
 
 
+def _sought(now: following.Configured) -> reading.Wanted:
+    return reading.Wanted(now.settings.sources, now.settings.kernel_config, now.rules)
+
+
 def show(given: Settings) -> None:
     """Print what the worker would write, and what it could not read."""
-    found = reading.read(Root(given.host_root), given.sources)
-    body = msgspec.json.encode(describe(found, None, given))
+    file = following.File(given, configuring.worker)
+    file.load()
+    now = file.current
+    found = reading.read(Root(given.host_root), _sought(now))
+    body = msgspec.json.encode(describe(found, None, now.settings))
     sys.stdout.write(msgspec.json.format(body).decode() + "\n")
     for each in found.left_out:
         sys.stderr.write(f"left out: {each}\n")
@@ -71,7 +79,7 @@ class Worker:
     """The parts of the role and what connects them."""
 
     def __init__(self, given: Settings, api: Client) -> None:
-        self._settings = given
+        self._file = following.File(given, configuring.worker)
         self._api = api
         self._root = Root(given.host_root, on_node=given.host_root_on_node)
         self._namespace = given.namespace or api.namespace
@@ -88,9 +96,15 @@ class Worker:
         self._told: tuple[str, ...] = ()
         self._began: float | None = None
 
+    @property
+    def _settings(self) -> Settings:
+        return self._file.current.settings
+
     async def run(self) -> None:
-        """Run every part until one of them fails."""
+        """Run every part until one of them fails. InvalidError for a wrong configuration."""
+        self._file.load()
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._file.watch(self._wanted.set), name="config")
             group.create_task(self._nodes.run(), name="node")
             group.create_task(self._written.run(), name="nodefeature")
             group.create_task(self._write(), name="writing")
@@ -127,7 +141,8 @@ class Worker:
     async def _look(self) -> None:
         self._began = time.monotonic()
         try:
-            found = await asyncio.to_thread(reading.read, self._root, self._settings.sources)
+            wanted = _sought(self._file.current)
+            found = await asyncio.to_thread(reading.read, self._root, wanted)
         finally:
             metrics.scan_seconds.observe(time.monotonic() - self._began)
             self._began = None
@@ -184,8 +199,8 @@ class Worker:
 
     async def _reconcile(self, _key: str) -> None:
         node = self._nodes.objects.get(self._settings.node_name)
-        if self._body is None or node is None:
-            return  # The first look, or the Node, calls again.
+        if self._body is None or node is None or self._settings.no_publish:
+            return  # The next look, or the Node, calls again.
         body = msgspec.structs.replace(
             self._body,
             metadata=msgspec.structs.replace(

@@ -17,7 +17,12 @@ REASON = "PluginConfigInvalid"
 
 
 class Field:
-    """A value of the document. `path` is `sharing.timeSlicing.resources[0].replicas`."""
+    """A value of the document. `path` is `sharing.timeSlicing.resources[0].replicas`.
+
+    A kind of document with another `reason` has a class of its own.
+    """
+
+    reason = REASON
 
     def __init__(self, value: Any, path: str, hints: Mapping[str, str]) -> None:
         self.value = value
@@ -28,7 +33,7 @@ class Field:
         """The error that this value is not what may stand here."""
         return InvalidError(
             f"{self.path or 'the config'}: {self.value!r} is not valid; allowed: {allowed}",
-            reason=REASON,
+            reason=self.reason,
             field=self.path,
             allowed=allowed,
         )
@@ -43,7 +48,7 @@ class Field:
             if key not in keys:
                 raise self._unknown(key, content, keys)
         return {
-            key: Field(content, self._below(key), self._hints)
+            key: type(self)(content, self._below(key), self._hints)
             for key, content in self.value.items()
             if content is not None
         }
@@ -53,7 +58,7 @@ class Field:
         if not isinstance(self.value, list):
             raise self.refuse(allowed)
         for index, content in enumerate(self.value):
-            yield Field(content, f"{self.path}[{index}]", self._hints)
+            yield type(self)(content, f"{self.path}[{index}]", self._hints)
 
     def boolean(self) -> bool:
         if not isinstance(self.value, bool):
@@ -82,7 +87,7 @@ class Field:
         return f"{self.path}.{key}" if self.path else str(key)
 
     def _unknown(self, key: object, content: object, keys: tuple[str, ...]) -> InvalidError:
-        wrong = Field(content, self._below(key), self._hints)
+        wrong = type(self)(content, self._below(key), self._hints)
         hint = self._hints.get(str(key), "")
         known = f"the keys {', '.join(keys)}"
         if hint and hint != wrong.path:

@@ -343,3 +343,98 @@ async def test_a_group_lists_the_nodes_that_fit(story: Story) -> None:
         await story.server.until(lambda: members() == [NODE])
         story.host.unplug("0000:1b:00.0")
         await story.server.until(lambda: members() == [])
+
+
+async def test_a_configuration_that_changes_changes_the_labels_and_a_wrong_one_nothing(
+    story: Story, tmp_path: Path
+) -> None:
+    file = tmp_path / "nfd-worker.conf"
+    file.write_text("sources: {pci: {deviceLabelFields: [vendor]}}")
+    by_vendor = "feature.node.kubernetes.io/pci-10de.present"
+    story.host.plug("0000:1b:00.0")
+
+    def is_read() -> float | None:
+        return metrics.registry.get_sample_value("gpudeck_features_config_success")
+
+    async with story.run(worker.Worker, master.Master):
+        await story.server.until(lambda: story.labels.get(PCI) == "true")
+    async with (
+        story.run(worker.Worker, config=str(file), scan_seconds=3600.0),
+        story.run(master.Master),
+    ):
+        await story.server.until(lambda: story.labels.get(by_vendor) == "true")
+        assert PCI not in story.labels
+        file.write_text("sources: {pci: {deviceLabelField: [class, vendor]}}")
+        await story.server.until(lambda: is_read() == 0)
+        assert by_vendor in story.labels
+        file.write_text("sources: {pci: {deviceLabelFields: [class, vendor]}}")
+        await story.server.until(lambda: story.labels.get(PCI) == "true")
+        assert by_vendor not in story.labels
+
+
+async def test_features_that_are_not_published_still_give_labels(
+    story: Story, tmp_path: Path
+) -> None:
+    file = tmp_path / "nfd-worker.conf"
+    file.write_text("core: {noPublishFeatures: [pci.device, 'cpu.*']}")
+    story.host.plug("0000:1b:00.0")
+    async with story.run(worker.Worker, config=str(file)), story.run(master.Master):
+        await story.server.until(lambda: story.labels.get(PCI) == "true")
+    features = story.server.objects(resources.NODE_FEATURE)[KEY]["spec"]["features"]
+    assert "pci.device" not in features["instances"]
+    assert "usb.device" in features["instances"]
+    assert not [name for name in features["attributes"] if name.startswith("cpu.")]
+
+
+async def test_only_namespaces_that_are_selected_count(story: Story, tmp_path: Path) -> None:
+    file = tmp_path / "nfd-master.conf"
+    file.write_text("restrictions: {nodeFeatureNamespaceSelector: {matchLabels: {gpu: 'yes'}}}")
+    story.server.put(resources.NAMESPACE, {"metadata": {"name": NAMESPACE, "labels": {}}})
+    story.feature(**{"gpu.count": "4"})
+    async with story.run(master.Master, config=str(file)):
+        story.server.put(
+            resources.NAMESPACE, {"metadata": {"name": NAMESPACE, "labels": {"gpu": "yes"}}}
+        )
+        await story.server.until(lambda: story.labels.get("nvidia.com/gpu.count") == "4")
+        story.server.put(resources.NAMESPACE, {"metadata": {"name": NAMESPACE, "labels": {}}})
+        await story.server.until(lambda: "nvidia.com/gpu.count" not in story.labels)
+        file.write_text("enableTaints: true")
+        await story.server.until(lambda: story.labels.get("nvidia.com/gpu.count") == "4")
+
+
+async def test_gpu_labels_pass_although_all_namespaces_are_denied(
+    story: Story, tmp_path: Path
+) -> None:
+    file = tmp_path / "nfd-master.conf"
+    file.write_text('{"extraLabelNs": ["nvidia.com"], "denyLabelNs": ["*"]}')
+    story.feature(**{"gpu.count": "4"})
+    story.server.put(resources.NODE_FEATURE_RULE, {
+        "metadata": {"name": "r"},
+        "spec": {"rules": [{"name": "denied", "labels": {"example.com/a": "b", "own": "c"}}]},
+    })  # fmt: skip
+    async with story.run(master.Master, config=str(file)):
+        await story.server.until(lambda: "feature.node.kubernetes.io/own" in story.labels)
+        assert story.labels["nvidia.com/gpu.count"] == "4"
+        assert "example.com/a" not in story.labels
+
+
+async def test_what_is_a_labels_owner_elsewhere_stays_its_owner_without_overwriting(
+    story: Story,
+) -> None:
+    story.server.put(
+        resources.NODE,
+        {"metadata": {"name": NODE, "labels": {"nvidia.com/team": "blue"}}},
+    )
+    story.feature(**{"team": "red", "gpu.count": "4"})
+    async with story.run(master.Master, allow_overwrite=False):
+        await story.server.until(lambda: story.labels.get("nvidia.com/gpu.count") == "4")
+        assert story.labels["nvidia.com/team"] == "blue"
+        events = await story.server.until(lambda: story.server.objects(resources.EVENT))
+    assert any("nvidia.com/team" in each["message"] for each in events.values())
+
+
+async def test_a_master_that_may_not_publish_writes_to_no_node(story: Story) -> None:
+    story.feature(**{"gpu.count": "4"})
+    async with story.run(master.Master, no_publish=True):
+        await story.server.until(lambda: any("leases" in each.path for each in story.server.writes))
+    assert story.labels == {"team": "blue"}

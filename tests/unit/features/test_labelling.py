@@ -98,3 +98,36 @@ def test_a_whitelist_looks_at_the_name_without_its_namespace() -> None:
         instances={"pci.device": [GPU]}, attributes={"local.label": {"nvidia.com/gpu.count": "4"}}
     )
     assert list(labels(known, Choices(whitelist="^gpu"))) == ["nvidia.com/gpu.count"]
+
+
+def test_only_chosen_sources_have_labels_and_features_stay_known() -> None:
+    known = Known(
+        flags={"cpu.cpuid": {"AVX"}},
+        attributes={"local.label": {"nvidia.com/gpu.count": "4"}},
+        instances={"pci.device": [GPU, NIC]},
+    )
+    assert short(known, Choices(sources=("pci",))) == {"pci-0302_10de.present": "true"}
+    assert short(known, Choices(sources=("local", "cpu"))) == {
+        "cpu-cpuid.AVX": "true",
+        "nvidia.com/gpu.count": "4",
+    }
+
+
+def test_cpu_features_that_are_shown_are_shown_although_they_are_hidden() -> None:
+    known = Known(flags={"cpu.cpuid": {"AVX", "MMX", "SSE2"}})
+    assert short(known) == {"cpu-cpuid.AVX": "true"}
+    assert short(known, Choices(cpuid_shown=("MMX", "AVX512F"))) == {"cpu-cpuid.MMX": "true"}
+
+
+def test_features_are_hidden_by_name_or_by_their_beginning() -> None:
+    known = Known(
+        flags={"kernel.loadedmodule": {"nvidia"}},
+        attributes={"kernel.config": {"X86": "y"}, "kernel.version": {"major": "6"}},
+        instances={"usb.device": [{}], "pci.device": [GPU]},
+    )
+    rest = known.without(("kernel.config", "usb.*"))
+    assert set(rest.flags) == {"kernel.loadedmodule"}
+    assert set(rest.attributes) == {"kernel.version"}
+    assert set(rest.instances) == {"pci.device"}
+    assert known.without(()) == known
+    assert known.without(("*",)) == Known()

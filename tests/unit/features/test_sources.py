@@ -96,9 +96,9 @@ def test_one_sick_device_of_the_bus_costs_itself(tree: Tree) -> None:
 def test_a_source_that_fails_keeps_what_it_gave_before(tree: Tree) -> None:
     tree.values("sys/bus/pci/devices/0000:1b:00.0", **{"class": "0x030200"}, vendor="0x10de",
                 device="0x20b0")  # fmt: skip
-    before = reading.read(tree.root, {"pci", "usb"})
+    before = reading.read(tree.root, reading.Wanted({"pci", "usb"}))
     (tree.path / "sys/bus").rename(tree.path / "sys/gone")
-    now = reading.read(tree.root, {"pci", "usb"})
+    now = reading.read(tree.root, reading.Wanted({"pci", "usb"}))
     assert now.failed == ("pci",)
     assert reading.keep_failed(now, before).instances == before.known.instances
     assert "pci.device" not in reading.keep_failed(now, None).instances
@@ -146,6 +146,17 @@ def test_the_kernel_says_version_options_and_modules(tree: Tree) -> None:
     assert known.flags["kernel.loadedmodule"] == {"nvidia", "nvidia_uvm"}
     assert known.flags["kernel.enabledmodule"] == {"nvidia", "nvidia_uvm", "vfio_pci"}
     assert known.attributes["kernel.selinux"] == {"enabled": "true"}
+
+
+def test_a_chosen_configuration_of_the_kernel_is_the_only_one(tree: Tree) -> None:
+    tree.write("proc/sys/kernel/osrelease", "6.8.0\n")
+    tree.write("boot/config-6.8.0", "CONFIG_A=y\n")
+    tree.write("data/{config}", "CONFIG_B=y\n")
+    known = Known()
+    assert kernel.read(tree.root, known, config="/data/{config}") == []
+    assert known.attributes["kernel.config"] == {"B": "y"}
+    said = kernel.read(tree.root, Known(), config="/data/none")
+    assert said == ["there is no readable configuration of the kernel"]
 
 
 def test_a_kernel_without_modules_and_a_broken_configuration_say_so(tree: Tree) -> None:
@@ -295,7 +306,7 @@ def test_rules_of_the_node_itself_give_labels(tree: Tree) -> None:
     )
     tree.write(f"{folder}/broken", "a: [")
     tree.write(f"{folder}/other", "name: no list")
-    found = reading.read(tree.root, {"system", "custom"})
+    found = reading.read(tree.root, reading.Wanted({"system", "custom"}))
     assert found.labels == {"mine": "true"}
     assert "rule.matched" not in found.known.attributes
     assert [each.split(": ")[1].rpartition("/")[2] for each in found.left_out] == [
@@ -307,6 +318,6 @@ def test_rules_of_the_node_itself_give_labels(tree: Tree) -> None:
 
 
 def test_a_host_without_anything_gives_nothing_and_says_what_is_missing(tree: Tree) -> None:
-    found = reading.read(tree.root, set(reading.SOURCES))
+    found = reading.read(tree.root, reading.Wanted(set(reading.SOURCES)))
     assert set(found.failed) == {"cpu", "kernel", "pci"}
     assert found.known.flags == {}

@@ -18,7 +18,7 @@ def found(name: str, folder: Path) -> Known:
     below = hosttree.describe(machine.load(name), boot_id="0b7f2f5e-1c7d-4f55-9d39-5a1c0d5c8a01")
     plain = {path: entry for path, entry in below.items() if not isinstance(entry, tree.Device)}
     tree.apply(plain, folder)
-    said = reading.read(Root(folder), tuple(reading.SOURCES))
+    said = reading.read(Root(folder), reading.Wanted(tuple(reading.SOURCES)))
     assert said.left_out == ()
     return said.known
 

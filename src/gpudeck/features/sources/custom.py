@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of the node itself: files in custom.d, each a YAML list of rules as in a NodeFeatureRule.
 
+Those of the worker's own configuration come first.
+
 They give labels only. A file that is no such list, and a rule that makes no sense, are left
 out by name; the others count. Files are used by their names, one level of folders included,
 because a mounted ConfigMap is one.
@@ -8,7 +10,7 @@ because a mounted ConfigMap is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 import msgspec
@@ -25,9 +27,9 @@ FOLDER = "/etc/kubernetes/node-feature-discovery/custom.d"
 LIMIT_BYTES = 64 * 1024
 
 
-def labels(root: Root, known: Known) -> tuple[dict[str, str], list[str]]:
+def labels(root: Root, known: Known, own: Iterable[Named] = ()) -> tuple[dict[str, str], list[str]]:
     """Return what the rules give a node of which this is known, and what was left out."""
-    named: list[Named] = []
+    named = list(own)
     left_out: list[str] = []
     for path in _files(root, FOLDER, depth=1):
         try:

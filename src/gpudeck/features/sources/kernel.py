@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections.abc import Iterable
 
 from gpudeck import errors
 from gpudeck.features.known import Known
@@ -28,8 +29,11 @@ _VERSION = re.compile(r"(?P<major>\d+)(?:\.(?P<minor>\d+))?(?:\.(?P<revision>\d+
 _OPTION = re.compile(r"^CONFIG_(\w+)=(.*)$", re.MULTILINE)
 
 
-def read(root: Root, known: Known) -> list[str]:
-    """Add what is known of the running kernel. NotFoundError where /proc is not there."""
+def read(root: Root, known: Known, *, config: str = "") -> list[str]:
+    """Add what is known of the running kernel. NotFoundError where /proc is not there.
+
+    `config` is the only place where its configuration is looked for, if it is given.
+    """
     release = platform.kernel_release(root)
     if release is None:
         raise errors.NotFoundError("/proc/sys/kernel/osrelease is not there")
@@ -43,7 +47,7 @@ def read(root: Root, known: Known) -> list[str]:
     known.attributes["kernel.kvm"] = {
         "enabled": _word(root.exists("/sys/devices/virtual/misc/kvm"))
     }
-    options = _options(root, release)
+    options = _options(root, release, (config,) if config else _CONFIGS)
     if options is None:
         return ["there is no readable configuration of the kernel"]
     known.attributes["kernel.config"] = options
@@ -72,10 +76,10 @@ def _loaded(root: Root) -> set[str]:
     return {line.split()[0] for line in text.splitlines() if line.strip()}
 
 
-def _options(root: Root, release: str) -> dict[str, str] | None:
-    for path in _CONFIGS:
+def _options(root: Root, release: str, paths: Iterable[str]) -> dict[str, str] | None:
+    for path in paths:
         try:
-            content = root.read_bytes(path.format(release), limit=_CONFIG_BYTES)
+            content = root.read_bytes(path.replace("{0}", release), limit=_CONFIG_BYTES)
             if content.startswith(b"\x1f\x8b"):
                 content = gzip.decompress(content)
         except (errors.GpudeckError, OSError, EOFError, zlib.error):

@@ -10,6 +10,7 @@ import msgspec
 
 from gpudeck import errors
 from gpudeck.features.known import Known
+from gpudeck.features.rules.evaluating import Named
 from gpudeck.features.sources import (
     cpu,
     custom,
@@ -25,7 +26,7 @@ from gpudeck.features.sources import (
 from gpudeck.host.root import Root
 
 T = TypeVar("T")
-SOURCES: dict[str, Callable[[Root, Known], list[str]]] = {
+SOURCES: dict[str, Callable[..., list[str]]] = {
     "cpu": cpu.read,
     "kernel": kernel.read,
     "local": local.read,
@@ -39,6 +40,16 @@ SOURCES: dict[str, Callable[[Root, Known], list[str]]] = {
 """Each adds to the Known and returns what it had to leave out, one sentence each."""
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """What is read."""
+
+    sources: Collection[str] = ()
+    kernel_config: str = ""
+    """The kernel's configuration; empty: where it usually stands."""
+    rules: tuple[Named, ...] = ()
+    """Of the source custom, besides those of custom.d."""
+
+
 class Reading(msgspec.Struct, frozen=True):
     """What one look at the host gave."""
 
@@ -50,16 +61,17 @@ class Reading(msgspec.Struct, frozen=True):
     """What rules of the node itself give it."""
 
 
-def read(root: Root, names: Collection[str]) -> Reading:
-    """Read the sources of these names; blocks on files of the host."""
+def read(root: Root, wanted: Wanted) -> Reading:
+    """Read the sources that are wanted; blocks on files of the host."""
     root = root.look()
     known, left_out, failed = Known(), [], []
     for name, source in SOURCES.items():
-        if name not in names:
+        if name not in wanted.sources:
             continue
         found = Known()
         try:
-            left_out += [f"{name}: {each}" for each in source(root, found)]
+            more = {"config": wanted.kernel_config} if name == "kernel" else {}
+            left_out += [f"{name}: {each}" for each in source(root, found, **more)]
         except errors.GpudeckError as error:
             left_out.append(f"{name}: {error.message}")
             failed.append(name)
@@ -68,8 +80,8 @@ def read(root: Root, names: Collection[str]) -> Reading:
         known.attributes.update(found.attributes)
         known.instances.update(found.instances)
     labels: dict[str, str] = {}
-    if "custom" in names:
-        labels, refused = custom.labels(root, known)
+    if "custom" in wanted.sources:
+        labels, refused = custom.labels(root, known, wanted.rules)
         left_out += [f"custom: {each}" for each in refused]
     return Reading(known, tuple(left_out), tuple(failed), labels)
 
