@@ -118,7 +118,7 @@ class AdapterServicer:
         """Turns the partitioning mode of one card on or off, and resets the card for it where that must
         be. For cards whose partition_support.dynamic is false; the caller sees to it that no claim holds
         the card. Idempotent. A snapshot with the outcome is sent before the answer; meanwhile claims for
-        the card are refused as CardChanging. A refusal is told in the answer's error and leaves the
+        the card, and all that would change another card, are refused as CardChanging. A refusal is told in the answer's error and leaves the
         card in its old mode, perhaps with the new one pending. Optional: UNIMPLEMENTED counts as a
         maker whose cards do not have it. Ordinary time is some seconds. Deadline of the caller: 100 s.
         """
