@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from gpudeck.devices import profiles
 from gpudeck.pluginconfig import model
 from gpudeck.vendors import contract, health, records
 
@@ -172,7 +173,7 @@ def _parts(partitioned: Iterable[Unit], problems: list[Problem]) -> list[Unit]:
             text = f"{unit.site.address}: MIG is enabled and the card has no partition."
             problems.append(_problem(unit, "CardNotPartitioned", text))
         for index, part in enumerate(usable):
-            if _is_split(part):
+            if profiles.is_split(part.profile):
                 text = (
                     f"{unit.site.address}: the partition {part.profile} is a part of a GPU "
                     "instance, which is not offered; make one compute instance of the whole one."
@@ -196,12 +197,6 @@ def _problem(unit: Unit, reason: str, message: str) -> Problem:
     return Problem(reason=reason, message=message, address=unit.site.address)
 
 
-def _is_split(part: contract.Partition) -> bool:
-    """`1c.3g.40gb`: a compute instance that is not all of its GPU instance (case-29)."""
-    head = part.profile.partition(".")[0]
-    return head.endswith("c") and head[:-1].isdigit()
-
-
 def _not_uniform(
     whole: Sequence[Unit], partitioned: Sequence[Unit], parts: Sequence[Unit]
 ) -> Problem | None:
@@ -212,8 +207,8 @@ def _not_uniform(
         unit for unit in partitioned if not any(each.uuid for each in unit.card.partitions)
     ]:
         text = f"{_listed(empty)} have no partition"
-    elif len(profiles := sorted({_profile(unit) for unit in parts})) > 1:
-        text = f"the partitions are of several profiles: {', '.join(profiles)}"
+    elif len(kinds := sorted({_profile(unit) for unit in parts})) > 1:
+        text = f"the partitions are of several profiles: {', '.join(kinds)}"
     elif not parts:
         text = "no partition can be offered"
     else:
@@ -239,7 +234,7 @@ def _name_of_part(unit: Unit, strategy: model.MigStrategy, config: model.Config)
         return named
     if strategy is model.MigStrategy.SINGLE:
         return model.GPU
-    return model.MIG + _profile(unit).replace("+", ".")
+    return model.MIG + profiles.spelled(_profile(unit))
 
 
 def _by_pattern(text: str, patterns: Iterable[model.Named]) -> str | None:

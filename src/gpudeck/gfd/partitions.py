@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpudeck.api import names
+from gpudeck.devices import profiles
 from gpudeck.gfd import sharing, table
 from gpudeck.pluginconfig import model
 from gpudeck.vendors import contract
@@ -77,18 +78,18 @@ def _single(cards: Sequence[contract.CardReading], shared: sharing.Sharing) -> F
 
 
 def _why_invalid(cards: Sequence[contract.CardReading]) -> str:
-    profiles: set[str] = set()
+    found: set[str] = set()
     for card in cards:
         if not is_enabled(card):
             return f"MIG is enabled on some cards and not on {card.address}."
         of_card = {device.profile for device in _devices(card)}
         if not of_card:
             return f"{card.address} has MIG enabled and no MIG device."
-        profiles |= of_card
-    if len(profiles) > 1:
-        return f"there are MIG devices of several profiles, {', '.join(sorted(profiles))}."
-    (profile,) = profiles
-    if not is_whole(profile):
+        found |= of_card
+    if len(found) > 1:
+        return f"there are MIG devices of several profiles, {', '.join(sorted(found))}."
+    (profile,) = found
+    if profiles.is_split(profile):
         return f"{profile} is a part of a GPU instance, which no resource offers."
     return ""
 
@@ -102,10 +103,10 @@ def _mixed(cards: Sequence[contract.CardReading], shared: sharing.Sharing) -> Fo
         if is_enabled(card) and not devices:
             empty.append(card.address)
         for device in devices:
-            if is_whole(device.profile):
-                by_profile.setdefault(device.profile, []).append(device)
-            else:
+            if profiles.is_split(device.profile):
                 parts.add(device.profile)
+            else:
+                by_profile.setdefault(device.profile, []).append(device)
     # MPS is not offered on MIG devices.
     of_partitions = shared if shared.strategy is not sharing.Strategy.MPS else sharing.Sharing()
     labels: dict[str, str] = {}
@@ -135,19 +136,9 @@ def is_marked(resource: str, shared: sharing.Sharing) -> bool:
     return found is not None and not found.renamed
 
 
-def is_whole(profile: str) -> bool:
-    """Whether the compute instance takes all of its GPU instance."""
-    first, _, _ = profile.partition(".")
-    return not first.endswith("c")
-
-
 def resource_name(profile: str) -> str:
     """Return the resource of a profile: `1g.5gb+me` gives `mig-1g.5gb.me`."""
-    return table.MIG + _legal(profile)
-
-
-def _legal(profile: str) -> str:
-    return profile.replace("+", ".")
+    return table.MIG + profiles.spelled(profile)
 
 
 def _devices(card: contract.CardReading) -> list[Device]:
@@ -172,7 +163,7 @@ def _kind(
 def _attributes(
     resource: str, devices: Sequence[Device], shared: sharing.Sharing
 ) -> dict[str, str]:
-    suffix = f"-MIG-{_legal(devices[0].profile)}"
+    suffix = f"-MIG-{profiles.spelled(devices[0].profile)}"
     suffix += "-SHARED" if is_marked(resource, shared) else ""
     labels = {}
     products = {device.product for device in devices}

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gpudeck import errors
+from gpudeck.devices import profiles
 from gpudeck.mig import configs
 from gpudeck.vendors import contract, records
 
@@ -151,7 +152,7 @@ def resolve(choice: Choice, card: contract.CardReading) -> dict[int, int]:
 
 
 def _profile(choice: Choice, card: contract.CardReading, name: str) -> contract.PartitionProfile:
-    for spelled in (str, spelling):
+    for spelled in (str, profiles.spelled):
         for profile in card.profiles:
             if spelled(profile.name) == spelled(name):
                 return profile
@@ -167,11 +168,6 @@ def _profile(choice: Choice, card: contract.CardReading, name: str) -> contract.
     raise errors.UnsupportedError(
         f"{field}: {which} has no such profile; it has: {has}", reason="PartitionUnsupported"
     )
-
-
-def spelling(profile: str) -> str:
-    """The name of a profile as labels, resources and names of configs have it: `1g.10gb.me`."""
-    return profile.replace("+", ".")
 
 
 def does_not_fit(choice: Choice, card: contract.CardReading) -> errors.UnsupportedError:

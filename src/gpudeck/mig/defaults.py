@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gpudeck.mig import choosing, configs
+from gpudeck.devices import profiles
+from gpudeck.mig import configs
 
 DISABLED, ENABLED, BALANCED = "all-disabled", "all-enabled", "all-balanced"
 _NVIDIA = 0x10DE
@@ -98,7 +99,7 @@ _EARLIER_GB200 = {"3g.95gb": 2, "4g.95gb": 1, "7g.189gb": 1}
 
 def name_of(profile: str) -> str:
     """The name of the config that fills cards with one profile."""
-    return f"all-{choosing.spelling(profile)}"
+    return f"all-{profiles.spelled(profile)}"
 
 
 def all_models() -> dict[str, configs.Config]:

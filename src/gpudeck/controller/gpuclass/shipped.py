@@ -17,6 +17,7 @@ from gpudeck.api import labels, names
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClass, GPUClassSpec, PartitionRequirements
+from gpudeck.devices import profiles
 
 AUTO, NONE = "Auto", "None"
 CHOICES = (AUTO, NONE)
@@ -72,18 +73,13 @@ def _of(profile: str) -> GPUClass:
             vendor=NVIDIA,
             devices=[gpuclass.PARTITION],
             partition=PartitionRequirements(profiles=[profile]),
-            extended_resource_name=_RESOURCE + _suffix(profile),
+            extended_resource_name=_RESOURCE + profiles.spelled(profile),
         ),
     )
 
 
 def _name(profile: str) -> str:
-    return _NAME + _suffix(profile)
-
-
-def _suffix(profile: str) -> str:
-    """Neither names of objects nor of resources may hold a plus."""
-    return profile.replace("+", ".")
+    return _NAME + profiles.spelled(profile)
 
 
 def is_untouched(found: GPUClass) -> bool:
