@@ -18,7 +18,7 @@ from gpudeck.api.resources import CONFIG_MAP
 from gpudeck.errors import GpudeckError, InvalidError
 from gpudeck.host import certificates, uevents
 from gpudeck.host.root import Root
-from gpudeck.kube import recording, reviewing, serving
+from gpudeck.kube import recording, serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.watching import Change
@@ -63,18 +63,15 @@ class Agent:
             group.create_task(self._node.cache.run(), name="node")
             group.create_task(self._node.run(), name="node label")
             group.create_task(self._recorder.run(), name="events")
-            group.create_task(self._health(), name="health")
-            group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._serve(), name="serving")
             group.create_task(self._scan(), name="scanning")
 
-    async def _health(self) -> None:
-        await serving.health(self._settings.health_port, self._scanning.hanging)
-
-    async def _metrics(self) -> None:
-        await serving.metrics(
-            self._settings.metrics_port,
-            metrics.text,
-            guard=reviewing.Guard(self._api, "/metrics"),
+    async def _serve(self) -> None:
+        await serving.serve(
+            self._settings,
+            self._api,
+            hanging=self._scanning.hanging,
+            text=metrics.text,
             certificate=certificates.self_signed,
         )
 

@@ -36,7 +36,7 @@ from gpudeck.dra import (
 from gpudeck.dra.settings import Settings
 from gpudeck.errors import BusyError, GpudeckError, InvalidError
 from gpudeck.host import certificates, locks, root
-from gpudeck.kube import client, recording, reviewing, serving
+from gpudeck.kube import client, recording, serving
 from gpudeck.kubelet import registering, using
 
 log = logs.get(__name__)
@@ -155,8 +155,7 @@ class Plugin:
             group.create_task(self.reporter.cache.run(), name="physicalgpus")
             group.create_task(self._write(), name="writing")
             group.create_task(self.recorder.run(), name="events")
-            group.create_task(self._health(), name="health")
-            group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._pages(), name="serving")
             group.create_task(self._release(), name="releasing")
             group.create_task(self._serve(), name="kubelet")
 
@@ -232,14 +231,12 @@ class Plugin:
             log.error("The kubelet refused the plugin", error=why_not)
             self.events.registration_failed(why_not)
 
-    async def _health(self) -> None:
-        await serving.health(self.settings.health_port, lambda: self._refused)
-
-    async def _metrics(self) -> None:
-        await serving.metrics(
-            self.settings.metrics_port,
-            self.metrics,
-            guard=reviewing.Guard(self._api, "/metrics"),
+    async def _pages(self) -> None:
+        await serving.serve(
+            self.settings,
+            self._api,
+            hanging=lambda: self._refused,
+            text=self.metrics,
             certificate=certificates.self_signed,
         )
 

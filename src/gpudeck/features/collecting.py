@@ -17,7 +17,7 @@ from gpudeck.api.resources import NODE, NODE_FEATURE
 from gpudeck.features import metrics
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
-from gpudeck.kube import reviewing, serving
+from gpudeck.kube import serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
@@ -42,15 +42,14 @@ class Collector:
             group.create_task(self._nodes.run(), name="nodes")
             group.create_task(self._features.run(), name="nodefeatures")
             group.create_task(self._collect(), name="collecting")
-            group.create_task(serving.health(self._settings.health_port, lambda: ""), name="health")
             group.create_task(
-                serving.metrics(
-                    self._settings.metrics_port,
-                    metrics.text,
-                    guard=reviewing.Guard(self._api, "/metrics"),
+                serving.serve(
+                    self._settings,
+                    self._api,
+                    text=metrics.text,
                     certificate=certificates.self_signed,
                 ),
-                name="metrics",
+                name="serving",
             )
 
     async def _collect(self) -> None:

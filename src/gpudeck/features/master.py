@@ -44,7 +44,7 @@ from gpudeck.features.namespaces import fulfils
 from gpudeck.features.packing import PackedFeature
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
-from gpudeck.kube import reviewing, serving
+from gpudeck.kube import serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.electing import Elector
@@ -102,23 +102,19 @@ class Master:
             for cache in self._caches():
                 group.create_task(cache.run())
             group.create_task(self._recorder.run(), name="events")
-            group.create_task(serving.health(self._settings.health_port, lambda: ""), name="health")
-            group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._serve(), name="serving")
             group.create_task(self._stand(group), name="leading")
 
     def _caches(self) -> tuple[Cache[Any], ...]:
         return (self._nodes, self._features, self._rules, self._groups)
 
-    async def _metrics(self) -> None:
+    async def _serve(self) -> None:
         async def text() -> bytes:
             metrics.leading.set(self._elector.is_leader)
             return await metrics.text()
 
-        await serving.metrics(
-            self._settings.metrics_port,
-            text,
-            guard=reviewing.Guard(self._api, "/metrics"),
-            certificate=certificates.self_signed,
+        await serving.serve(
+            self._settings, self._api, text=text, certificate=certificates.self_signed
         )
 
     async def _stand(self, group: asyncio.TaskGroup) -> None:

@@ -27,7 +27,7 @@ from gpudeck.features.settings import Settings
 from gpudeck.features.sources import custom, local, reading
 from gpudeck.host import certificates, pci, uevents
 from gpudeck.host.root import Root
-from gpudeck.kube import reviewing, serving
+from gpudeck.kube import serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
@@ -111,18 +111,16 @@ class Worker:
             group.create_task(self._look_again_and_again(), name="looking")
             group.create_task(self._watch_bus(), name="bus")
             group.create_task(self._watch_files(), name="features.d")
-            group.create_task(
-                serving.health(self._settings.health_port, self._hanging), name="health"
-            )
-            group.create_task(
-                serving.metrics(
-                    self._settings.metrics_port,
-                    metrics.text,
-                    guard=reviewing.Guard(self._api, "/metrics"),
-                    certificate=certificates.self_signed,
-                ),
-                name="metrics",
-            )
+            group.create_task(self._serve(), name="serving")
+
+    async def _serve(self) -> None:
+        await serving.serve(
+            self._settings,
+            self._api,
+            hanging=self._hanging,
+            text=metrics.text,
+            certificate=certificates.self_signed,
+        )
 
     def _hanging(self) -> str:
         limit = _STUCK_FACTOR * self._settings.scan_seconds

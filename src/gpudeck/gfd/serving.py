@@ -13,7 +13,7 @@ from gpudeck.api.meta import Meta
 from gpudeck.gfd import keeping, metrics, nodefeatures
 from gpudeck.gfd.settings import Settings
 from gpudeck.host import certificates
-from gpudeck.kube import reviewing, serving
+from gpudeck.kube import serving
 from gpudeck.kube.client import Client
 from gpudeck.kube.watching import Change
 from gpudeck.pluginconfig import following
@@ -56,17 +56,13 @@ class Connected:
 
     async def serve(self, hanging: Callable[[], str]) -> None:
         """Serve metrics, and probes whose answer is `hanging`, for ever."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(serving.health(self._settings.health_port, hanging), name="health")
-            group.create_task(
-                serving.metrics(
-                    self._settings.metrics_port,
-                    metrics.text,
-                    guard=reviewing.Guard(self._api, "/metrics"),
-                    certificate=certificates.self_signed,
-                ),
-                name="metrics",
-            )
+        await serving.serve(
+            self._settings,
+            self._api,
+            hanging=hanging,
+            text=metrics.text,
+            certificate=certificates.self_signed,
+        )
 
 
 def _check(settings: Settings) -> None:

@@ -19,7 +19,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gpudeck import errors, logs
-from gpudeck.kube import pacing, reviewing
+from gpudeck.kube import client, pacing, reviewing
+from gpudeck.settings import KubeSettings
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TEXT_TYPE = "text/plain; charset=utf-8"
@@ -57,6 +58,24 @@ class Answer(msgspec.Struct, frozen=True):
 Page = Callable[[Request], Awaitable[Answer]]
 Text = Callable[[], Awaitable[bytes]]
 """Gives the text of /metrics, or a key with its certificate as PEM."""
+
+
+async def serve(
+    settings: KubeSettings,
+    api: client.Client,
+    *,
+    hanging: Callable[[], str] = lambda: "",
+    text: Text,
+    certificate: Text,
+) -> None:
+    """Serve both for ever, on the ports that the settings say. As `health` and `metrics`."""
+    guard = reviewing.Guard(api, "/metrics")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(health(settings.health_port, hanging), name="health")
+        group.create_task(
+            metrics(settings.metrics_port, text, guard=guard, certificate=certificate),
+            name="metrics",
+        )
 
 
 async def health(port: int, healthy: Callable[[], str]) -> None:

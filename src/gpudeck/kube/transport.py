@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from types import TracebackType
-from typing import Self
 
 import aiohttp
 import yarl
@@ -42,17 +40,6 @@ class Transport:
                 "User-Agent": "gpudeck",
             },
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """End all connections."""
