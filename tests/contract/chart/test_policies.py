@@ -251,7 +251,9 @@ async def test_the_agent_changes_its_label_of_its_node_and_nothing_else(
     vendor = {"gpu.deckhouse.io/vendor": "nvidia"}
     assert await refusal(agent, NODE, node(**vendor)) == ""
     assert await refusal(agent, NODE, node()) == ""
-    assert 'only labels of Node "node-0"' in await refusal(agent, NODE, node("node-1", **vendor))
+    assert 'of Node "node-0", the node of the token' in await refusal(
+        agent, NODE, node("node-1", **vendor)
+    )
     role = {"node-role.kubernetes.io/control-plane": ""}
     assert "only gpu.deckhouse.io/vendor may be changed" in await refusal(agent, NODE, node(**role))
     mode = {"gpu.deckhouse.io/mode": "dra"}

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Node groups on a real API server, with the rights of the chart and no more.
+
+The controller itself runs with the token of its account; the other accounts are tried by
+single writes. No node runs anything: what is asked is what the API server lets through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.chart import rendering
+from tests.contract.chart import test_policies as policies
+from tests.support import realapiserver
+from tests.support.expect import eventually
+
+from gpudeck import errors
+from gpudeck.api import labels
+from gpudeck.api.meta import Meta
+from gpudeck.api.resources import (
+    CONFIG_MAP,
+    CUSTOM_RESOURCE_DEFINITION,
+    DAEMON_SET,
+    EVENT,
+    NODE,
+    NODE_GROUP,
+    POD,
+    Resource,
+)
+from gpudeck.controller import main
+from gpudeck.controller.settings import Settings
+from gpudeck.kube.client import Client
+
+pytestmark = pytest.mark.asyncio
+
+SYSTEM = policies.SYSTEM
+CONTROLLER, PLUGIN, DISCOVERY = (
+    "gpu-controller",
+    "nvidia-device-plugin",
+    "nvidia-gpu-feature-discovery",
+)
+GROUP, CONFIG = "node.deckhouse.io/group", "node.deckhouse.io/device-gpu.config"
+DEFINITION = {
+    "metadata": {"name": "nodegroups.deckhouse.io"},
+    "spec": {
+        "group": NODE_GROUP.group,
+        "scope": "Cluster",
+        "names": {"kind": NODE_GROUP.kind, "plural": NODE_GROUP.plural, "singular": "nodegroup"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[str]:
+    """An administrator's, of an API server with the chart and two nodes, one of them with cards."""
+    with realapiserver.running(realapiserver.required()) as found:
+        asyncio.run(_install(found))
+        yield found
+
+
+async def _install(kubeconfig: str) -> None:
+    await policies.install(kubeconfig)
+    async with await Client.connect(kubeconfig) as admin:
+        for each in rendering.golden("default"):
+            if each["metadata"]["name"] == labels.NODE_WORKLOADS:
+                await admin.apply(CONFIG_MAP, each, Meta, manager="helm")
+        vendor = {"metadata": {"labels": {labels.VENDOR: "nvidia"}}}
+        await admin.merge_patch(NODE, "node-0", vendor, Meta)
+        for account in (PLUGIN, DISCOVERY):
+            await admin.create(POD, policies.pod(account, "node-0"), Meta)
+
+
+@pytest_asyncio.fixture
+async def admin(kubeconfig: str) -> AsyncIterator[Client]:
+    async with await Client.connect(kubeconfig) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def leading(kubeconfig: str) -> AsyncIterator[None]:
+    """The controller with the rights of its account."""
+    async with policies.connected(kubeconfig, CONTROLLER, "") as client:
+        settings = Settings(namespace=SYSTEM, node_workloads=labels.NODE_WORKLOADS)
+        task = asyncio.create_task(main.Controller(client, settings).run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def test_the_controller_keeps_groups_with_the_rights_of_its_account(
+    kubeconfig: str, admin: Client
+) -> None:
+    async def made() -> set[str]:
+        found = await admin.list(DAEMON_SET, Meta, namespace=SYSTEM)
+        return {each.metadata.name for each in found.items}
+
+    async def known(key: str) -> str | None:
+        node = await admin.get(NODE, "node-0", Meta)
+        return (node.metadata.labels or {}).get(key)
+
+    default = {"nvidia-device-plugin-default", "gpu-feature-discovery-default"}
+    async with leading(kubeconfig):
+        await eventually(made, default, seconds=60)
+        await eventually(lambda: known(labels.NODE_GROUP), "default", seconds=60)
+        await admin.apply(CUSTOM_RESOURCE_DEFINITION, DEFINITION, Meta, manager="deckhouse")
+        await admin.merge_patch(NODE, "node-0", {"metadata": {"labels": {GROUP: "a"}}}, Meta)
+        group = {"metadata": {"name": "a"}, "spec": {"gpu": {"sharing": "TimeSlicing"}}}
+        await policies.until(lambda: taken(admin, NODE_GROUP, group))
+        await eventually(lambda: known(CONFIG), "TimeSlicing", seconds=60)
+        both = default | {"nvidia-device-plugin-a", "gpu-feature-discovery-a"}
+        await eventually(made, both, seconds=60)
+        config = await admin.get(CONFIG_MAP, "nvidia-device-plugin-a", dict, namespace=SYSTEM)
+        assert set(config["data"]) == {"Exclusive", "TimeSlicing", "MIG"}
+        wrong = {**group, "spec": {"gpu": {"sharing": "No"}}}
+        await admin.apply(NODE_GROUP, wrong, Meta, manager="test")
+
+        async def told() -> bool:
+            found = await admin.list(EVENT, dict)
+            return any(each["reason"] == "NodeGroupInvalid" for each in found.items)
+
+        await eventually(told, True, seconds=60)
+        await admin.delete(CUSTOM_RESOURCE_DEFINITION, "nodegroups.deckhouse.io")
+        await eventually(lambda: known(labels.NODE_GROUP), "default", seconds=60)
+        await eventually(lambda: known(CONFIG), None, seconds=60)
+        await eventually(made, default, seconds=60)
+
+
+async def taken(admin: Client, resource: Resource, body: dict[str, Any]) -> bool:
+    """Whether the server takes the object: a definition is served a moment after it was made."""
+    try:
+        await admin.apply(resource, body, Meta, manager="test")
+    except errors.NotFoundError:
+        return False
+    return True
+
+
+async def test_the_controller_s_token_touches_no_other_workload_or_config(
+    kubeconfig: str, admin: Client
+) -> None:
+    (template,) = [
+        each
+        for each in rendering.golden("default")
+        if each["metadata"]["name"] == "gpu-node-agent" and each["kind"] == "DaemonSet"
+    ]
+    await admin.apply(DAEMON_SET, template, Meta, manager="helm")
+    foreign = {"metadata": {"name": "settings", "namespace": SYSTEM}, "data": {"a": "b"}}
+    await admin.apply(CONFIG_MAP, foreign, Meta, manager="helm")
+    async with policies.connected(kubeconfig, CONTROLLER, "") as controller:
+        only = "only what it made for node groups"
+        assert only in await policies.refusal(controller, DAEMON_SET, template)
+        assert only in await policies.refusal(controller, CONFIG_MAP, foreign)
+        named = {**foreign, "metadata": {**foreign["metadata"], "labels": {labels.NODE_GROUP: ""}}}
+        assert only in await policies.refusal(controller, CONFIG_MAP, named)
+        with pytest.raises(errors.ForbiddenError, match=only):
+            await controller.delete(CONFIG_MAP, "settings", namespace=SYSTEM)
+        disguised = {
+            **template,
+            "metadata": {
+                "name": "nvidia-device-plugin-x",
+                "namespace": SYSTEM,
+                "labels": {labels.NODE_GROUP: "x"},
+            },
+        }
+        assert "serviceAccountName must be" in await policies.refusal(
+            controller, DAEMON_SET, disguised
+        )
+
+
+async def test_the_controller_s_token_changes_no_label_that_is_not_its_own(
+    kubeconfig: str,
+) -> None:
+    async with policies.connected(kubeconfig, CONTROLLER, "") as controller:
+
+        def node(**known: str) -> dict[str, Any]:
+            return {"metadata": {"name": "node-1", "labels": known}}
+
+        for key in (labels.NODE_GROUP, labels.ACTIVE_MODE, CONFIG, "nvidia.com/mig.config"):
+            assert await policies.refusal(controller, NODE, node(**{key: "x"})) == ""
+        role = {"node-role.kubernetes.io/control-plane": ""}
+        assert "of a Node only those of gpu.deckhouse.io" in await policies.refusal(
+            controller, NODE, node(**role)
+        )
+
+
+async def test_the_plugin_writes_its_condition_of_its_own_node_and_nothing_else(
+    kubeconfig: str,
+) -> None:
+    def status(node: str = "node-0", type_: str = "DevicePluginConfigured", **more: Any) -> Any:
+        condition = {"type": type_, "status": "True", "reason": "Tested", "message": "m"}
+        return {"metadata": {"name": node}, "status": {"conditions": [condition], **more}}
+
+    async with policies.connected(kubeconfig, PLUGIN, "node-0") as plugin:
+        assert await policies.refusal(plugin, NODE, status(), "status") == ""
+        assert 'of Node "node-0", the node of the token' in await policies.refusal(
+            plugin, NODE, status("node-1"), "status"
+        )
+        assert "of a Node only those of the types DevicePluginConfigured" in await policies.refusal(
+            plugin, NODE, status(type_="Ready"), "status"
+        )
+        more = status(capacity={"nvidia.com/gpu": "100"})
+        assert "of a Node's status only conditions" in await policies.refusal(
+            plugin, NODE, more, "status"
+        )
+        vendor = {"metadata": {"name": "node-0", "labels": {labels.VENDOR: "metax"}}}
+        assert await policies.refusal(plugin, NODE, vendor) != ""
+        assert await policies.refusal(plugin, policies.PHYSICAL_GPU, policies.gpu("node-1")) != ""
