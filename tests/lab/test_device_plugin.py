@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.support.lab import ROOT, Lab, is_ready, pod
+from tests.support.lab import ROOT, Lab, Object, is_ready, pod
 
 NODE, NAMESPACE = "node-0", "kube-system"
 SLICING = ROOT / "examples" / "10-time-slicing"
@@ -55,12 +57,26 @@ def allocatable(lab: Lab) -> dict[str, int]:
     return {name: int(count) for name, count in found.items() if name.startswith("nvidia.com/")}
 
 
-def offers(lab: Lab, **counts: int) -> None:
-    names = {"whole": WHOLE, "shared": SHARED}
-    wanted = {names[word]: count for word, count in counts.items()}
+def offers(lab: Lab, *, whole: int, shared: int) -> None:
+    wanted = {WHOLE: whole, SHARED: shared}
     lab.eventually(
         f"{NODE} offers {wanted}",
         lambda: {name: allocatable(lab).get(name, 0) for name in wanted} == wanted,
+    )
+
+
+def labels_of(lab: Lab) -> dict[str, str]:
+    node = lab.get("node", NODE)
+    assert node is not None
+    return dict(node["metadata"]["labels"])
+
+
+def labelled(lab: Lab, **wanted: str | None) -> None:
+    """Wait until the node has labels of NVIDIA's domain; None is for one that it has not."""
+    expected = {f"nvidia.com/{key.replace('_', '.')}": value for key, value in wanted.items()}
+    lab.eventually(
+        f"{NODE} has the labels {expected}",
+        lambda: {key: labels_of(lab).get(key) for key in expected} == expected,
     )
 
 
@@ -70,12 +86,14 @@ def test_the_chart_offers_whole_cards_where_nobody_chose_a_config(lab: Lab) -> N
     lab.running("whole")
     assert len(set(lab.cards_inside("whole"))) == 2
     lab.delete("pod", "whole")
+    labelled(lab, gpu_count="4", gpu_replicas="1", gpu_product="NVIDIA-A100-SXM4-40GB")
 
 
 def test_a_label_slices_the_cards_and_its_end_gives_them_back_whole(lab: Lab) -> None:
     lab.kubectl("label", "node", NODE, f"{CONFIG}=slice-4")
     try:
         offers(lab, shared=16, whole=0)
+        labelled(lab, gpu_replicas="4")
         lab.kubectl("apply", "-f", str(SLICING / "replicaset.yaml"))
         lab.eventually(
             "five pods of the ReplicaSet run",
@@ -98,3 +116,90 @@ def test_a_label_slices_the_cards_and_its_end_gives_them_back_whole(lab: Lab) ->
         lab.delete("pod", "two")
     lab.eventually("the pods are gone", lambda: not lab.list("pods", "-l", "app=nvidia-test"))
     offers(lab, whole=4, shared=0)
+
+
+DEFINITION: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "nodegroups.deckhouse.io"},
+    "spec": {
+        "group": "deckhouse.io",
+        "scope": "Cluster",
+        "names": {"kind": "NodeGroup", "plural": "nodegroups", "singular": "nodegroup"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+GROUP = "node.deckhouse.io/group"
+
+
+def node_group(**gpu: object) -> Object:
+    return {
+        "apiVersion": "deckhouse.io/v1",
+        "kind": "NodeGroup",
+        "metadata": {"name": "gpus"},
+        "spec": {"nodeType": "Static", "gpu": gpu},
+    }
+
+
+def daemon_sets(lab: Lab) -> set[str]:
+    return {each["metadata"]["name"] for each in lab.list("daemonsets", "-n", NAMESPACE)}
+
+
+def test_a_node_group_slices_its_nodes_and_gives_them_back(lab: Lab) -> None:
+    lab.apply(DEFINITION)
+    try:
+        lab.kubectl("wait", "--for=condition=Established", "crd/nodegroups.deckhouse.io")
+        lab.apply(node_group(sharing="TimeSlicing", timeSlicing={"partitionCount": 3}))
+        lab.kubectl("label", "node", NODE, f"{GROUP}=gpus")
+        offers(lab, whole=12, shared=0)
+        assert labels_of(lab)["node.deckhouse.io/device-gpu.config"] == "TimeSlicing"
+        labelled(lab, gpu_replicas="3")
+        lab.apply(node_group(sharing="Exclusive"))
+        offers(lab, whole=4, shared=0)
+        lab.apply(node_group(sharing="Halves"))
+        lab.eventually(
+            "an Event names the field",
+            lambda: (
+                "spec.gpu.sharing: 'Halves' is not valid"
+                in lab.kubectl("get", "events", "-A", "--field-selector=reason=NodeGroupInvalid")
+            ),
+        )
+        offers(lab, whole=4, shared=0)
+        assert labels_of(lab)["gpu.deckhouse.io/node-group"] == "gpus"
+    finally:
+        lab.kubectl("delete", "crd", "nodegroups.deckhouse.io", "--ignore-not-found")
+        lab.kubectl("label", "node", NODE, f"{GROUP}-")
+    lab.eventually(
+        "the group's DaemonSets go",
+        lambda: not any(name.endswith("-gpus") for name in daemon_sets(lab)),
+    )
+    offers(lab, whole=4, shared=0)
+    assert "node.deckhouse.io/gpu" not in labels_of(lab)
+    labelled(lab, gpu_replicas="1")
+
+
+def test_what_the_controller_made_goes_with_the_release(lab: Lab) -> None:
+    helm = str(Path(lab.kubectl_path).with_name("helm"))
+    command = [helm, "uninstall", "gpudeck", "--namespace", NAMESPACE]
+    done = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KUBECONFIG": lab.kubeconfig},
+    )
+    assert done.returncode == 0, done.stderr
+    names = {"nvidia-device-plugin-default", "gpu-feature-discovery-default"}
+    lab.eventually("all DaemonSets are gone", lambda: not names & daemon_sets(lab))
