@@ -7,7 +7,7 @@
   value: {{ .Values.devicePlugin.config.name | quote }}
 - name: GPUDECK_DEFAULT_CONFIG
   value: {{ .Values.devicePlugin.config.default | quote }}
-- name: GPUDECK_GROUP_CONFIG
+- name: GPUDECK_GROUP_CONFIG_MAP
   value: ""
 - name: GPUDECK_CONFIG_FALLBACK
   value: named,empty

@@ -45,7 +45,11 @@ class Configuring:
         if self._nodes is not None:
             self._nodes.subscribe(self._node_changed)
         self._run: Callable[[], Coroutine[Any, Any, None]]
-        if api is None or self._nodes is None or (settings.config_file and not settings.config_map):
+        if (
+            api is None
+            or self._nodes is None
+            or (settings.config_file and not settings.config_maps)
+        ):
             self._run = functools.partial(filing.File(settings.config_file).follow, show)
             return
         state = keeping.State(state_file(settings))

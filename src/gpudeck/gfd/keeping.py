@@ -34,7 +34,7 @@ class Followed(enum.Enum):
 
 def followed(settings: Settings, chosen: options.Options) -> frozenset[Followed]:
     """What this process follows; nothing where it needs no API server for its labels."""
-    if settings.config_map:
+    if settings.config_maps:
         return frozenset(Followed)
     return frozenset({Followed.MODE}) if chosen.use_node_feature_api else frozenset()
 

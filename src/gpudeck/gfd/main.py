@@ -30,13 +30,13 @@ Serve = Callable[[Callable[[], str]], Task]
 async def run(settings: Settings) -> None:
     """Run until cancelled, or once. Raises GpudeckError for settings that cannot work."""
     configured.check(settings)
-    file = filing.File("" if settings.config_map else settings.config_file)
+    file = filing.File("" if settings.config_maps else settings.config_file)
     chosen = options.merged(settings, file.read().config)
     async with _outside(settings, chosen) as (sink, follow, serve):
         labels = keeping.Labels(settings, sink, chosen)
         cards = _supervisor(settings, labels)
         followed = [follow(labels)]
-        if not settings.config_map:
+        if not settings.config_maps:
             followed.append(file.follow(labels.choose))
         if chosen.oneshot:
             await _once(labels, [cards.run(), *followed])

@@ -41,7 +41,7 @@ class Connected:
         nodes = following.own_node(self._api, settings.node_name)
         async with asyncio.TaskGroup() as group:
             group.create_task(nodes.run(), name="node")
-            if settings.config_map:
+            if settings.config_maps:
                 found = following.Following(settings, self._api, labels.choose, nodes=nodes)
                 group.create_task(found.run(), name="config")
             await nodes.synced()

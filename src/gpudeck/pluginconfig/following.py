@@ -42,15 +42,16 @@ class Following:
         self._told = telling.Telling(show)
         self._state = state
         self._nodes = nodes
-        self._maps: Cache[ConfigMap] | None = None
-        if settings.config_map:
-            self._maps = Cache(
+        self._maps = [
+            Cache(
                 api,
                 CONFIG_MAP,
                 ConfigMap,
                 namespace=settings.namespace or api.namespace,
-                field_selector=f"metadata.name={settings.config_map}",
+                field_selector=f"metadata.name={name}",
             )
+            for name in settings.config_maps
+        ]
 
     async def run(self) -> None:
         """Follow, for ever."""
@@ -59,8 +60,8 @@ class Following:
             log.info("The config of the last run holds at first", config=restored.name or "none")
             self._told.use(restored)
         async with asyncio.TaskGroup() as group:
-            if self._maps is not None:
-                group.create_task(self._maps.run(), name="config map")
+            for cache in self._maps:
+                group.create_task(cache.run(), name="config map")
             group.create_task(self._follow(), name="config")
 
     async def _follow(self) -> None:
@@ -71,9 +72,9 @@ class Following:
 
         await self._nodes.synced()
         self._nodes.subscribe(woken)
-        if self._maps is not None:
-            await self._maps.synced()
-            self._maps.subscribe(woken)
+        for cache in self._maps:
+            await cache.synced()
+            cache.subscribe(woken)
         wake.set()
         while True:
             await wake.wait()
@@ -81,16 +82,18 @@ class Following:
             node = self._nodes.objects.get(self._settings.node_name)
             if node is None:
                 continue  # A Node that is not there chooses nothing: what holds stays.
-            label = (node.metadata.labels or {}).get(selecting.LABEL, "")
-            wanted = choices(self._settings, label)
+            wanted = choices(self._settings, node.metadata.labels)
             selected = selecting.select(self._configs(), wanted, self._told.selected)
             self._told.use(selected)
             if self._state is not None:
                 await self._state.save(selected)
 
     def _configs(self) -> Mapping[str, str]:
-        found = self._maps.objects.values() if self._maps is not None else ()
-        return next((each.data or {} for each in found), {})
+        configs: dict[str, str] = {}
+        for cache in self._maps:
+            for each in cache.objects.values():
+                configs |= each.data or {}
+        return configs
 
 
 def own_node(api: Client, name: str) -> Cache[Meta]:

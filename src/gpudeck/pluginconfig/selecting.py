@@ -19,6 +19,8 @@ from gpudeck.pluginconfig import model, reading
 
 LABEL = "nvidia.com/device-plugin.config"
 """On Node: the name of the config that its GPU resources follow."""
+GROUP_LABEL = "node.deckhouse.io/device-gpu.config"
+"""On Node: the name of the config that its group chose; written by the controller."""
 UNKNOWN = "PluginConfigUnknown"
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -29,6 +30,11 @@ class ConfigSettings(NodeSettings):
     namespace: str = setting("", "Namespace of what this process reads; empty: the pod's own.")
     config_map: str = setting(
         "", "ConfigMap with named configs, of which the Node's label chooses one; empty: none."
+    )
+    group_config_map: str = setting(
+        "",
+        "ConfigMap with the configs of the node's group, of which the Node's label "
+        "node.deckhouse.io/device-gpu.config chooses one; empty: none.",
     )
     config_file: str = setting(
         "",
@@ -51,6 +57,11 @@ class ConfigSettings(NodeSettings):
         also=("GFD_MIG_STRATEGY", "MIG_STRATEGY"),
     )
 
+    @property
+    def config_maps(self) -> tuple[str, ...]:
+        """The ConfigMaps that are followed; what a later one has of a name counts."""
+        return tuple(filter(None, (self.config_map, self.group_config_map)))
+
 
 def check(settings: ConfigSettings) -> None:
     """Raise InvalidError, by its flag, for a setting that cannot be."""
@@ -58,11 +69,16 @@ def check(settings: ConfigSettings) -> None:
     completed(model.Config(), settings)
 
 
-def choices(settings: ConfigSettings, label: str = "") -> selecting.Choices:
-    """Who wants what. Raises InvalidError for a fallback that there is not."""
+def choices(settings: ConfigSettings, node: Mapping[str, str] | None = None) -> selecting.Choices:
+    """Who wants what, by the labels of the node and the settings.
+
+    Raises InvalidError for a fallback that there is not.
+    """
+    known = node or {}
+    group = known.get(selecting.GROUP_LABEL, "") if settings.group_config_map else ""
     return selecting.Choices(
-        label=label,
-        group=settings.group_config,
+        label=known.get(selecting.LABEL, ""),
+        group=group or settings.group_config,
         default=settings.default_config,
         fallbacks=tuple(
             member(each, selecting.Fallback, "--config-fallback")

@@ -105,3 +105,30 @@ async def test_the_config_of_the_last_run_holds_while_the_api_server_is_away(
             restored = await told.get()
             assert (restored.name, restored.origin) == ("slice-4", "fallback")
             assert (await told.get()).origin == "label"
+
+
+async def test_a_group_s_label_chooses_where_the_node_s_own_does_not() -> None:
+    settings = ConfigSettings(
+        node_name="node-0", namespace="gpu", config_map="configs", group_config_map="group"
+    )
+
+    def chosen(**known: str) -> None:
+        named = {"own": selecting.LABEL, "group": selecting.GROUP_LABEL}
+        labels = {named[key]: value for key, value in known.items()}
+        server.put(resources.NODE, {"metadata": {"name": "node-0", "labels": labels}})
+
+    async with apiserver.ApiServer() as server, server.client() as api:
+        configure(server, **{"slice-4": GOOD % 4, "TimeSlicing": GOOD % 2})
+        group = {"name": "group", "namespace": "gpu"}
+        configs = {"Exclusive": "version: v1", "TimeSlicing": GOOD % 5}
+        server.put(resources.CONFIG_MAP, {"metadata": group, "data": configs})
+        chosen(group="TimeSlicing")
+        async with followed(api, settings) as told:
+            selected = await told.get()
+            assert (selected.origin, selected.text) == ("node group", GOOD % 5)
+            chosen(group="TimeSlicing", own="slice-4")
+            assert (await told.get()).origin == "label"
+            chosen(group="Exclusive")
+            assert (await told.get()).name == "Exclusive"
+            chosen()
+            assert await told.get() == selecting.NOTHING

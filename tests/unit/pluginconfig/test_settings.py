@@ -10,7 +10,7 @@ from gpudeck.gfd.settings import Settings as GfdSettings
 from gpudeck.pluginconfig import model, reading
 from gpudeck.pluginconfig import settings as configured
 from gpudeck.pluginconfig.model import MigStrategy
-from gpudeck.pluginconfig.selecting import Choices, Fallback
+from gpudeck.pluginconfig.selecting import LABEL, Choices, Fallback
 from gpudeck.pluginconfig.settings import ConfigSettings
 
 
@@ -30,7 +30,7 @@ def test_plugin_and_labels_find_their_config_by_the_same_settings() -> None:
     for each in (PluginSettings, GfdSettings):
         loaded = settings.load(each, {}, env)
         assert loaded.mig_strategy == "mixed"
-        assert configured.choices(loaded, "a") == Choices(
+        assert configured.choices(loaded, {LABEL: "a"}) == Choices(
             label="a", default="slice-4", fallbacks=(Fallback.SINGLE,)
         )
         assert configured.choices(settings.load(each, {}, {})) == Choices()

@@ -19,6 +19,7 @@ from gpudeck.api.nodegroups import NODE_GROUP_NAME
 from gpudeck.api.v1alpha1.gpuclass import LabelSelector, SelectorRequirement
 from gpudeck.mig import defaults
 from gpudeck.mig.configs import Config
+from gpudeck.pluginconfig import selecting
 
 DEFAULT = "default"
 """The group of GPU nodes that are in no other."""
@@ -26,7 +27,7 @@ KEY_LENGTH = 40
 """Of a group's part in names: `nvidia-device-plugin-<key>` is the value of a label too, and with
 `gpu-feature-discovery-` in front it has 62 characters."""
 GPU_LABEL = "node.deckhouse.io/gpu"
-CONFIG_LABEL = "node.deckhouse.io/device-gpu.config"
+CONFIG_LABEL = selecting.GROUP_LABEL
 MIG_LABEL = "nvidia.com/mig.config"
 DISCOVERY_LABEL = "nvidia.com/gpu.deploy.gpu-feature-discovery"
 

@@ -162,8 +162,7 @@ def _config(sharing: Sharing, use: Use) -> str:
 
 def _environment(group: Group) -> dict[str, str]:
     return {
-        "GPUDECK_CONFIG_MAP": object_name(PLUGIN, group),
-        "GPUDECK_GROUP_CONFIG": group.use.sharing.value if group.use is not None else "",
+        "GPUDECK_GROUP_CONFIG_MAP": object_name(PLUGIN, group),
         "GPUDECK_DEFAULT_CONFIG": "",
     }
 

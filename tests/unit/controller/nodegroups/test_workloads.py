@@ -89,10 +89,17 @@ def test_the_plugin_alone_waits_for_the_mode(made: dict[Any, Any]) -> None:
 def test_a_group_s_processes_read_its_configs(made: dict[Any, Any]) -> None:
     for name in ("nvidia-device-plugin-s", "gpu-feature-discovery-s"):
         found = environment(made[DAEMON_SET, name])
-        assert found["GPUDECK_CONFIG_MAP"] == "nvidia-device-plugin-s"
-        assert found["GPUDECK_GROUP_CONFIG"] == "TimeSlicing"
+        assert found["GPUDECK_GROUP_CONFIG_MAP"] == "nvidia-device-plugin-s"
     plain = environment(made[DAEMON_SET, "nvidia-device-plugin-default"])
-    assert plain["GPUDECK_GROUP_CONFIG"] == ""
+    assert plain["GPUDECK_GROUP_CONFIG_MAP"] == ""
+
+
+def test_another_use_of_the_cards_restarts_no_pod_of_the_group(content: dict[str, str]) -> None:
+    templates = workloads.read(content)
+    whole = Group(name="s", key="s", use=Use(sharing=Sharing.EXCLUSIVE))
+    for name in workloads.TEMPLATES:
+        before = workloads.daemon_set(templates[name], name, SLICED, OWNER)
+        assert workloads.daemon_set(templates[name], name, whole, OWNER) == before
 
 
 def test_configs_of_a_group_are_what_the_plugin_reads(made: dict[Any, Any]) -> None:
