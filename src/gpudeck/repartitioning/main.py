@@ -43,8 +43,8 @@ from gpudeck.vendors import contract, records, registry
 log = logs.get(__name__)
 
 RETRY_SECONDS = 2.0
-_HANGING_SECONDS = 300.0
-"""Longer than the library may take for the cards of a node."""
+_HANGING_SECONDS = 900.0
+"""Longer than the library may take for the cards of a node, resets included."""
 
 
 class Process:
