@@ -32,9 +32,12 @@ class Choice(msgspec.Struct, frozen=True):
 def choose(node: str, request: requests.Request, pods: Iterable[Pod]) -> Choice:
     """Return what is to be done; `pods` are those that are bound to the node now."""
     here = {identity(each): each for each in pods if bound_to(each) == node}
+    named_here = {(each.namespace, each.name): each for each in here}
     evict, passed = [], []
     for named in request.pods:
         key = evicting.Pod(named.namespace, named.name, named.uid)
+        if not named.uid:  # Then the pod is meant that has the name now.
+            key = named_here.get((named.namespace, named.name), key)
         found = here.get(key)
         if found is None or is_leaving(found) or has_ended(found):
             continue

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a process of a node writes on its Node to have pods evicted. Pure.
 
-The annotation gpu.deckhouse.io/drain names the pods with their UIDs. Who wrote it sees the
+The annotation gpu.deckhouse.io/drain names the pods, with their UIDs where they are known. Who wrote it sees the
 pods go, and takes it away when it has seen enough; `reconciler` obeys as long as it is there.
 """
 
@@ -30,7 +30,8 @@ class Pod(Wire):
 
     namespace: _Text
     name: _Text
-    uid: _Text
+    uid: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    """May be left out: the kubelet does not tell the processes of its node."""
 
 
 class Request(Wire):

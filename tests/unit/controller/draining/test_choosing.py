@@ -53,6 +53,13 @@ def test_a_pod_that_was_made_anew_is_left() -> None:
     assert evicted(pod("a"), uid="before") == []
 
 
+def test_a_pod_that_is_named_without_its_uid_is_the_one_of_that_name_on_the_node() -> None:
+    named = requests.Request(pods=[requests.Pod(namespace="t", name="a")])
+    choice = choosing.choose("node-0", named, [pod("a"), pod("b")])
+    assert [each.uid for each in choice.evict] == ["uid-a"]
+    assert choosing.choose("node-0", named, [pod("a", node="node-1")]) == choosing.Choice()
+
+
 def test_a_pod_that_would_come_back_at_once_is_passed_over_with_a_reason() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "controller": True}
     choice = chosen(

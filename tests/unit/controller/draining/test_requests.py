@@ -26,7 +26,7 @@ def test_a_request_says_who_wants_which_pods_to_go_and_why() -> None:
         ("", "truncated"),
         ("{}", "pods"),
         ("[]", "object"),
-        ('{"pods": [{"namespace": "t", "name": "a"}]}', "uid"),
+        ('{"pods": [{"namespace": "t", "uid": "u"}]}', "name"),
         ('{"pods": [{"namespace": "t", "name": "", "uid": "u"}]}', "$.pods[0].name"),
         ('{"pods": "all"}', "$.pods"),
         (msgspec.json.encode({"pods": [POD] * 201}).decode(), "200"),
