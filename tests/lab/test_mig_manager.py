@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import pytest
 from tests.support.lab import ROOT, Lab, is_ready, pod
 
+pytestmark = pytest.mark.timeout(600)  # A change with its drain takes some ten seconds each way.
+
 NODE, NAMESPACE = "node-0", "kube-system"
 EXAMPLE = ROOT / "examples" / "11-mig-config"
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a process of a node writes on its Node to have pods evicted. Pure.
 
-The annotation gpu.deckhouse.io/drain names the pods, with their UIDs where they are known. Who wrote it sees the
-pods go, and takes it away when it has seen enough; `reconciler` obeys as long as it is there.
+The annotation gpu.deckhouse.io/drain names the pods, with their UIDs where they are known.
+Who wrote it sees the pods go, and takes it away when it has seen enough; `reconciler` obeys
+as long as it is there.
 """
 
 from __future__ import annotations
