@@ -30,6 +30,7 @@ _PROCESSES = (
     ("gpudeck mps-control", "gpudeck.vendors.nvidia.mps.settings"),
     ("gpudeck features ROLE", "gpudeck.features.settings"),
     ("gpudeck gfd", "gpudeck.gfd.settings"),
+    ("gpudeck mig-manager", "gpudeck.repartitioning.settings"),
 )
 _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path"}
 _CONSTRAINTS = (

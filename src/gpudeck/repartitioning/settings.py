@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from gpudeck.api import labels
 from gpudeck.settings import NodeSettings, setting
 
 
@@ -18,7 +19,7 @@ class Settings(NodeSettings):
         "", "ConfigMap with an administrator's configs; empty: there is none."
     )
     group_config_map: str = setting(
-        "nvidia-mig-custom-configs", "ConfigMap with the configs of node groups."
+        labels.GROUP_MIG_CONFIGS, "ConfigMap with the configs of node groups."
     )
     default_config_map: str = setting(
         "default-mig-parted-config", "ConfigMap with the configs for all models."

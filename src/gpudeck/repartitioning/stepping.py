@@ -186,10 +186,7 @@ def _begin(at: Situation, look: Look, record: Record | None) -> Step:
 def _drain(at: Situation, look: Look, record: Record) -> Step:
     late = at.now - record.since > at.limits.drain
     if at.pods is None:
-        message = "The kubelet does not tell what pods hold the cards."
-        if late:
-            return _fail(at, look, "PodsUnknown", message)
-        return _wait(record, "PodsUnknown", message, SOON_SECONDS)
+        return _blind(at, look, record, is_late=late)
     holders = look.holders(at.pods)
     if not holders:
         paused = {**nodes.pauses(at.seen.deploy), **record.paused}
@@ -208,13 +205,18 @@ def _drain(at: Situation, look: Look, record: Record) -> Step:
     return Step(wish=wish, said=Said("False", "Draining", message), pause=SOON_SECONDS)
 
 
+def _blind(at: Situation, look: Look, record: Record, *, is_late: bool) -> Step:
+    """Nobody knows what pods hold: nothing is changed."""
+    message = "The kubelet does not tell which pods there are on the node and what they hold."
+    if is_late:
+        return _fail(at, look, "PodsUnknown", message)
+    return _wait(record, "PodsUnknown", message, SOON_SECONDS)
+
+
 def _pause(at: Situation, look: Look, record: Record) -> Step:
     late = at.now - record.since > at.limits.pause
     if at.pods is None:
-        message = "The kubelet does not tell whether the device plugin has ended."
-        if late:
-            return _fail(at, look, "PodsUnknown", message)
-        return _wait(record, "PodsUnknown", message, SOON_SECONDS)
+        return _blind(at, look, record, is_late=late)
     containers = nodes.containers(record.paused)
     running = [
         f"{each.namespace}/{each.name}"
@@ -233,7 +235,9 @@ def _pause(at: Situation, look: Look, record: Record) -> Step:
 
 
 def _change(at: Situation, look: Look, record: Record) -> Step:
-    if at.pods is not None and look.holders(at.pods):
+    if at.pods is None:
+        return _blind(at, look, record, is_late=at.now - record.since > at.limits.change)
+    if look.holders(at.pods):
         return _go_on(at, Phase.DRAINING)
     said = Said("False", "Changing", f"The cards are being partitioned as {look.name}.")
     if not at.failures:

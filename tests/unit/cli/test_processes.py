@@ -18,7 +18,7 @@ from gpudeck.cli.main import main
 
 NAMES = [
     "controller", "node-agent", "dra-plugin", "adapter", "device-plugin", "mps-control", "features",
-    "gfd",
+    "gfd", "mig-manager",
 ]  # fmt: skip
 
 

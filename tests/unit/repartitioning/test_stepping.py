@@ -47,6 +47,7 @@ def phase(situation: Situation) -> Phase | None:
     ("what", "situation", "after"),
     [
         ("it begins with a drain", at(), Phase.DRAINING),
+        ("the kubelet is away later", at(record(Phase.CHANGING), pods=None), Phase.CHANGING),
         ("nobody holds anything", at(record(Phase.DRAINING)), Phase.PAUSING),
         ("somebody does", at(record(Phase.DRAINING), pods=(HOLDER,)), Phase.DRAINING),
         ("the kubelet is away", at(record(Phase.DRAINING), pods=None), Phase.DRAINING),
@@ -79,6 +80,7 @@ def test_the_phase_after_a_step(what: str, situation: Situation, after: Phase) -
             {"pods": (PLUGIN,)},
             "PauseTimeLimit",
         ),
+        (record(Phase.CHANGING, since=NOW - 601), {"pods": None}, "PodsUnknown"),
         (record(Phase.CHANGING), {"failures": (RESET,)}, "RebootRequired"),
         (
             record(Phase.CHANGING, rebooted=True),
@@ -114,6 +116,11 @@ def test_every_way_out_gives_the_node_back_and_says_why(
     assert found.wish.record.paused == {}
     assert (found.wish.record.reason, found.said.reason) == (reason, reason)
     assert (found.wish.state, found.wish.drain) == (State.FAILED, ())
+
+
+def test_cards_are_not_changed_while_nobody_knows_what_pods_hold() -> None:
+    assert stepping.step(at(record(Phase.CHANGING), pods=None)).act is Act.NOTHING
+    assert stepping.step(at(record(Phase.CHANGING))).act is Act.APPLY
 
 
 def test_only_holders_of_what_changes_are_asked_to_go() -> None:
