@@ -384,6 +384,34 @@ def label_node(world: World, **labels: str) -> None:
     world.api.put(resources.NODE, {**node, "metadata": {**node["metadata"], "labels": labelled}})
 
 
+def taint_node(world: World, mode: str | None) -> None:
+    """What the controller does to a Node whose mode changes."""
+    node = world.api.objects(resources.NODE)[NODE]
+    taint = {"key": "gpu.deckhouse.io/mode-change", "value": mode, "effect": "NoSchedule"}
+    world.api.put(resources.NODE, {**node, "spec": {"taints": [taint] if mode else []}})
+
+
+async def test_a_node_that_leaves_the_mode_offers_nothing_and_a_change_of_mind_brings_it_back(
+    world: World,
+) -> None:
+    add_physical_gpu(world, 0)
+    await world.published(4)
+    taint_node(world, "device-plugin")
+    await world.until(lambda: slices(world) == [])
+    await world.until(lambda: "ModeChanging" in reasons(world, 0))
+    await world.restart()
+    taint_node(world, "dra")
+    await world.published(4)
+    await world.until(lambda: "ModeChanging" not in reasons(world, 0))
+    taint_node(world, None)
+    await world.published(4)
+
+
+def reasons(world: World, number: int) -> set[str]:
+    found = world.api.objects(resources.PHYSICAL_GPU)[name_of(number)]
+    return {each["reason"] for each in found.get("status", {}).get("conditions", [])}
+
+
 def amounts(world: World) -> set[str]:
     """What shares have by default, as published."""
     policies = [each["capacity"]["memory"].get("requestPolicy") for each in world.devices()]
