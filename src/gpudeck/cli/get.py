@@ -16,7 +16,7 @@ import click
 from gpudeck.api import conditions, labels
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.cli import output, reading
-from gpudeck.explaining import asking, cards, judging, leaving, plugins
+from gpudeck.explaining import asking, cards, judging, leaving, modes, plugins
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.world import World
 
@@ -80,6 +80,7 @@ def nodes(world: World, found: list[Card]) -> Rows:
             "cards": len(held),
             "free": sum(_state(card, world) == "Free" for card in held),
             "held": sum(bool(card.holders) for card in held),
+            "mode": modes.of(world.nodes.get(name)),
             "toldBy": _told_by(held),
         }
         for name, held in sorted(by_node.items())
@@ -224,7 +225,7 @@ _ROWS: dict[str, Callable[[World, list[Card]], Rows]] = {
 _COLUMNS = {
     "nodes": {
         "NODE": "node", "READY": "ready", "CARDS": "cards", "FREE": "free", "HELD": "held",
-        "TOLD BY": "toldBy", "PRODUCTS": "products",
+        "MODE": "mode", "TOLD BY": "toldBy", "PRODUCTS": "products",
     },
     "cards": {
         "NODE": "node", "CARD": "card", "PRODUCT": "product", "MIB": "memoryMiB",

@@ -7,7 +7,9 @@ NodeUnschedulable, as far as they concern one node and one pod.
 
 from __future__ import annotations
 
+from gpudeck.api import labels
 from gpudeck.api.core import Node, Pod, Taint, Toleration
+from gpudeck.explaining import modes
 from gpudeck.explaining.reasons import Obstacle, Reason
 from gpudeck.explaining.world import NodeSelectorTerm, Placement, SelectorRequirement, World
 
@@ -37,6 +39,8 @@ def _taints(name: str, node: Node, pod: Pod) -> Obstacle | None:
         return Reason.NODE_UNSCHEDULABLE, f"node {name} is cordoned"
     for taint in (spec.taints if spec else None) or ():
         if taint.effect in _BLOCKING and not _tolerated(taint, tolerations):
+            if taint.key == labels.MODE_CHANGE and modes.sentence(node):
+                return Reason.NODE_CHANGES_MODE, modes.sentence(node)
             value = f"={taint.value}" if taint.value else ""
             return (
                 Reason.TAINT_NOT_TOLERATED,

@@ -15,6 +15,7 @@ class Reason(enum.StrEnum):
     DOES_NOT_MATCH_CLASS = "DoesNotMatchClass"
     NODE_NOT_READY = "NodeNotReady"
     NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    NODE_CHANGES_MODE = "NodeChangesMode"
     TAINT_NOT_TOLERATED = "TaintNotTolerated"
     NODE_SELECTOR_MISMATCH = "NodeSelectorMismatch"
     DRIVER_NOT_READY = "DriverNotReady"
@@ -40,6 +41,7 @@ MEANINGS: dict[Reason, str] = {
     Reason.DOES_NOT_MATCH_CLASS: "the card is not what the pod asks for",
     Reason.NODE_NOT_READY: "the card's node is not Ready",
     Reason.NODE_UNSCHEDULABLE: "the card's node is cordoned",
+    Reason.NODE_CHANGES_MODE: "the card's node changes between DRA and device plugin mode",
     Reason.TAINT_NOT_TOLERATED: "the card's node has a taint that the pod does not tolerate",
     Reason.NODE_SELECTOR_MISMATCH: "the pod's node selector or affinity excludes the card's node",
     Reason.DRIVER_NOT_READY: "the card's driver is not ready",
@@ -59,6 +61,10 @@ CLAUSES: dict[Reason, tuple[str, str]] = {
     Reason.LOST: ("has disappeared", "have disappeared"),
     Reason.NODE_NOT_READY: ("is on a node that is not Ready", "are on nodes that are not Ready"),
     Reason.NODE_UNSCHEDULABLE: ("is on a cordoned node", "are on cordoned nodes"),
+    Reason.NODE_CHANGES_MODE: (
+        "is on a node that changes its mode",
+        "are on nodes that change their mode",
+    ),
     Reason.TAINT_NOT_TOLERATED: (
         "is on a node with a taint that the pod does not tolerate",
         "are on nodes with a taint that the pod does not tolerate",

@@ -81,7 +81,7 @@ async def test_the_overview_has_all_kinds(server: ApiServer) -> None:
     assert found["nodes"] == [
         {
             "node": "node-0", "ready": True, "products": [make.H100], "cards": 2, "free": 1,
-            "held": 1, "toldBy": ["gpudeck"],
+            "held": 1, "mode": "", "toldBy": ["gpudeck"],
         }
     ]  # fmt: skip
     assert found["claims"] == [

@@ -41,6 +41,21 @@ def test_a_taint_keeps_out_what_does_not_tolerate_it(toleration: make.Object, pa
     assert found is (None if passes else Reason.TAINT_NOT_TOLERATED)
 
 
+def test_a_node_that_changes_its_mode_says_what_it_waits_for() -> None:
+    taint = {"key": "gpu.deckhouse.io/mode-change", "value": "dra", "effect": "NoSchedule"}
+    said = {"type": "GPUModeActive", "status": "False", "message": "Pods are to go: t/a."}
+    node = make.node(spec={"taints": [taint]})
+    node["status"]["conditions"].append(said)
+    pod = make.pod(spec={})
+    found = placing.obstacle(
+        "node-0", msgspec.convert(pod, Pod), msgspec.convert(pod, Placement), make.world(node)
+    )
+    assert found == (
+        Reason.NODE_CHANGES_MODE,
+        "node node-0 changes to the mode dra and takes no new pods until then. Pods are to go: t/a",
+    )
+
+
 def test_a_preference_of_a_taint_keeps_nobody_out() -> None:
     node = make.node(spec={"taints": [{"key": "gpu", "effect": "PreferNoSchedule"}]})
     assert reason(node) is None
