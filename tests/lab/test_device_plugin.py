@@ -23,7 +23,12 @@ WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """`GPUDECK_TEST_LAB=NAME` takes a lab that runs already and leaves it running."""
+    """The node with the chart."""
+    yield from one_node()
+
+
+def one_node() -> Iterator[Lab]:
+    """Have one. `GPUDECK_TEST_LAB=NAME` takes a lab that runs already and leaves it running."""
     given = os.environ.get("GPUDECK_TEST_LAB")
     found = Lab(given or "plugin")
     try:

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubelet and device plugin end at random, and a card dies: no device and no pod is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.lab.test_device_plugin import NAMESPACE, NODE, SHARED, WHOLE, offers, one_node
+from tests.lab.test_restarts import containers
+from tests.support.lab import Lab, is_ready, pod
+
+ROUNDS = 100 if os.environ.get("GPUDECK_SOAK") else 3
+CONFIG = "nvidia.com/device-plugin.config"
+KILL = "pkill -KILL -o -f '[/]usr/bin/gpudeck device-plugin'"
+RESTART_SECONDS = 120
+"""For the kubelet to start again, or a container that has ended, and for all to be offered."""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """A node with four A100 and the chart in device plugin mode."""
+    yield from one_node()
+
+
+def given(lab: Lab) -> dict[str, list[str]]:
+    """Which pods have each card from the device plugin, by UUID, as PhysicalGPU says."""
+    return {
+        each["status"]["currentState"]["uuid"]: sorted(
+            holder["pod"] for holder in each["status"].get("occupancy", {}).get("plugin", [])
+        )
+        for each in lab.gpus().values()
+        if each.get("status", {}).get("currentState", {}).get("uuid")
+    }
+
+
+def states(lab: Lab) -> list[str]:
+    """Phase and state of occupancy of each card, sorted."""
+    found = [each.get("status", {}) for each in lab.gpus().values()]
+    return sorted(f"{each.get('phase')} {each.get('occupancy', {}).get('state')}" for each in found)
+
+
+def test_cards_say_who_has_them(lab: Lab) -> None:
+    offers(lab, whole=4)
+    lab.eventually("four cards are free", lambda: states(lab) == ["Ready Free"] * 4)
+    lab.apply(pod("holder", limits={WHOLE: 1}))
+    lab.running("holder")
+    (card,) = set(lab.cards_inside("holder"))
+    lab.eventually("the card is in use", lambda: given(lab).get(card) == ["holder"])
+    wanted = ["InUse Full", *["Ready Free"] * 3]
+    lab.eventually("the controller says so", lambda: states(lab) == wanted)
+    shown = lab.gpudeck("get", "cards", "--kubeconfig", lab.kubeconfig)
+    assert "default/holder" in shown
+    lab.apply(pod("greedy", limits={WHOLE: 4}))
+    lab.eventually(
+        "explain names the holder",
+        lambda: "default/holder" in explained(lab, "greedy"),
+    )
+    lab.delete("pod", "holder", "greedy")
+    lab.eventually("all cards are free", lambda: states(lab) == ["Ready Free"] * 4)
+
+
+def explained(lab: Lab, name: str) -> str:
+    """The answer to why a pod waits."""
+    return lab.gpudeck("explain", "pod", f"default/{name}", "--kubeconfig", lab.kubeconfig)
+
+
+def test_nothing_is_lost_while_kubelet_and_plugin_end_at_random(lab: Lab) -> None:
+    dice = random.Random(5)
+    ends = ["kubelet", "plugin"] * ROUNDS
+    dice.shuffle(ends)
+    lab.apply(pod("two", limits={WHOLE: 2}))
+    lab.running("two")
+    held, before = set(lab.cards_inside("two")), containers(lab, "two")
+    assert len(held) == 2
+    for number, end in enumerate(ends):
+        if end == "kubelet":
+            lab.lab("node", "restart-kubelet", NODE)
+        else:
+            lab.lab("shell", NODE, "--", "sh", "-c", KILL, check=False)
+        name = f"one-{number}"
+        lab.apply(pod(name, limits={WHOLE: 1}))
+        lab.running(name, seconds=RESTART_SECONDS)
+        (card,) = set(lab.cards_inside(name))
+        assert card not in held, f"{name} has a card that another pod holds"
+        assert set(lab.cards_inside("two")) == held
+        lab.delete("pod", name)
+    lab.eventually("all is offered", lambda: offered(lab) == 4, seconds=RESTART_SECONDS)
+    assert containers(lab, "two") == before
+    found = lab.get("pod", "two")
+    assert found is not None
+    assert is_ready(found)
+    lab.delete("pod", "two")
+
+
+def offered(lab: Lab) -> int:
+    """Whole cards that the node has for pods."""
+    node = lab.get("node", NODE)
+    return int(node["status"]["allocatable"].get(WHOLE, 0)) if node else 0
+
+
+def events(lab: Lab, name: str) -> list[str]:
+    """Reasons of the Events about a pod."""
+    chosen = f"involvedObject.name={name},involvedObject.kind=Pod"
+    return [each["reason"] for each in lab.list("events", "--field-selector", chosen)]
+
+
+def test_a_dead_card_costs_one_card_its_pod_is_told_and_it_comes_back(lab: Lab) -> None:
+    lab.eventually("all is offered", lambda: offered(lab) == 4, seconds=RESTART_SECONDS)
+    lab.apply(pod("bereaved", limits={WHOLE: 1}))
+    lab.running("bereaved")
+    (card,) = set(lab.cards_inside("bereaved"))
+    number = str(sorted(lab.gpus()).index(name_of(lab, card)))
+    lab.lab("gpu", NODE, number, "fail", "999")
+    try:
+        lab.eventually("one card less is offered", lambda: offered(lab) == 3)
+        lab.eventually("the pod is told", lambda: "CardUnhealthy" in events(lab, "bereaved"))
+        lab.eventually("the card is faulty", lambda: phase(lab, card) == "Faulty")
+        lab.apply(pod("others", limits={WHOLE: 3}))
+        lab.eventually("explain says so", lambda: "NotHealthy" in explained(lab, "others") or None)
+    finally:
+        lab.lab("gpu", NODE, number, "clear")
+    lab.eventually("four are offered again", lambda: offered(lab) == 4, seconds=120)
+    lab.eventually("the pod is told", lambda: "CardRecovered" in events(lab, "bereaved"))
+    lab.running("others")
+    assert card not in lab.cards_inside("others")
+    lab.delete("pod", "bereaved", "others")
+
+
+def name_of(lab: Lab, card: str) -> str:
+    """The PhysicalGPU of a UUID."""
+    (name,) = [
+        name
+        for name, each in lab.gpus().items()
+        if each["status"].get("currentState", {}).get("uuid") == card
+    ]
+    return name
+
+
+def phase(lab: Lab, card: str) -> str:
+    """The phase of a card by UUID."""
+    status: dict[str, Any] = lab.gpus()[name_of(lab, card)]["status"]
+    return str(status.get("phase"))
+
+
+def test_a_container_that_starts_again_finds_its_share_after_the_config_has_changed(
+    lab: Lab,
+) -> None:
+    lab.kubectl("label", "node", NODE, f"{CONFIG}=slice-4", "--overwrite")
+    try:
+        offers(lab, shared=16, whole=0)
+        lab.apply(pod("sharer", limits={SHARED: 1}, restartPolicy="Always"))
+        lab.running("sharer")
+        card, before = set(lab.cards_inside("sharer")), containers(lab, "sharer")
+        lab.kubectl("label", "node", NODE, f"{CONFIG}-")
+        offers(lab, whole=3, shared=0)
+        lab.kubectl("exec", "sharer", "--", "kill", "1", check=False)
+        lab.eventually("another container", lambda: containers(lab, "sharer").isdisjoint(before))
+        lab.running("sharer")
+        assert set(lab.cards_inside("sharer")) == card
+    finally:
+        lab.kubectl("label", "node", NODE, f"{CONFIG}-", check=False)
+        lab.delete("pod", "sharer")
+    offers(lab, whole=4)
+
+
+def test_the_plugin_is_ready_after_all_that(lab: Lab) -> None:
+    chosen = ("-n", NAMESPACE, "-l", "app.kubernetes.io/component=nvidia-device-plugin")
+    lab.eventually(
+        "the plugin is ready",
+        lambda: [is_ready(each) for each in lab.list("pods", *chosen)] == [True],
+        seconds=RESTART_SECONDS,
+    )
