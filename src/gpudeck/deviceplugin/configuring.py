@@ -45,14 +45,12 @@ class Configuring:
         if self._nodes is not None:
             self._nodes.subscribe(self._node_changed)
         self._run: Callable[[], Coroutine[Any, Any, None]]
-        if (
-            api is None
-            or self._nodes is None
-            or (settings.config_file and not settings.config_maps)
-        ):
-            self._run = functools.partial(filing.File(settings.config_file).follow, show)
-            return
         state = keeping.State(state_file(settings))
+        is_file = bool(settings.config_file) and not settings.config_maps
+        if api is None or self._nodes is None or is_file:
+            file = filing.File(settings.config_file)
+            self._run = functools.partial(file.follow, show, state)
+            return
         found = following.Following(settings, api, show, nodes=self._nodes, state=state)
         self._run = found.run
 
@@ -61,7 +59,7 @@ class Configuring:
         self.was_in_mode |= known.get(labels.ACTIVE_MODE) == labels.MODE_DEVICE_PLUGIN
 
     async def run(self) -> None:
-        """Follow, for ever. Raises InvalidError for a config file that is wrong from the start."""
+        """Follow, for ever."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._run(), name="config")
             if self._nodes is not None:

@@ -13,7 +13,7 @@ import msgspec
 
 from gpudeck import errors
 from gpudeck.host.root import Root
-from gpudeck.pluginconfig import selecting, telling
+from gpudeck.pluginconfig import keeping, selecting, telling
 
 LOOK_SECONDS = 0.5
 
@@ -33,14 +33,17 @@ class File:
             return selecting.NOTHING
         return selecting.of_file(self._path, self._files.read_text(self._path))
 
-    async def follow(self, show: telling.Show) -> None:
+    async def follow(self, show: telling.Show, state: keeping.State | None = None) -> None:
         """Tell of its content, and of each new one, for ever.
 
-        A wrong one keeps the last good one in force. Raises as `read` where it is wrong already.
+        A wrong one keeps the last good one in force. One that is wrong already leaves that of the
+        last run, by its `state`; raises as `read` where there is no state.
         """
-        selected = await asyncio.to_thread(self.read)
+        selected = await self._first(state)
         told = telling.Telling(show)
         told.use(selected)
+        if state is not None:
+            await state.save(selected)
         while True:
             await asyncio.sleep(self._look_seconds)
             stamp = await asyncio.to_thread(self._look)
@@ -48,6 +51,14 @@ class File:
                 self._stamp = stamp
                 selected = await asyncio.to_thread(self._again, selected)
                 told.use(selected)
+                if state is not None:
+                    await state.save(selected)
+
+    async def _first(self, state: keeping.State | None) -> selecting.Selected:
+        if state is None:
+            return await asyncio.to_thread(self.read)
+        before = await state.restore() or selecting.NOTHING
+        return await asyncio.to_thread(self._again, before)
 
     def _again(self, before: selecting.Selected) -> selecting.Selected:
         try:

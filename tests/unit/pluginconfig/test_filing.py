@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 
 from gpudeck import errors
-from gpudeck.pluginconfig import filing, selecting
+from gpudeck.pluginconfig import filing, keeping, selecting
 
 GOOD = "sharing: {timeSlicing: {resources: [{name: gpu, replicas: %d}]}}"
 
 
 @contextlib.asynccontextmanager
-async def followed(path: Path | str) -> AsyncIterator[asyncio.Queue[selecting.Selected]]:
+async def followed(
+    path: Path | str, state: keeping.State | None = None
+) -> AsyncIterator[asyncio.Queue[selecting.Selected]]:
     told: asyncio.Queue[selecting.Selected] = asyncio.Queue()
-    task = asyncio.create_task(filing.File(str(path), look_seconds=0.01).follow(told.put_nowait))
+    file = filing.File(str(path), look_seconds=0.01)
+    task = asyncio.create_task(file.follow(told.put_nowait, state))
     try:
         async with asyncio.timeout(20):
             yield told
@@ -60,3 +63,22 @@ async def test_a_file_that_is_wrong_at_the_start_is_refused_by_its_field(tmp_pat
     path.write_text("flags: {migStrategy: both}")
     with pytest.raises(errors.InvalidError, match=r"flags\.migStrategy"):
         await filing.File(str(path)).follow(lambda selected: None)
+
+
+async def test_a_file_that_is_wrong_at_the_start_leaves_the_config_of_the_last_run(
+    tmp_path: Path,
+) -> None:
+    path, kept = tmp_path / "config.yaml", tmp_path / "kept.json"
+    path.write_text("flags: {migStrategy: both}")
+    before = selecting.of_file("config", GOOD % 4)
+    await keeping.State(kept).save(before)
+    async with followed(path, keeping.State(kept)) as told:
+        found = await told.get()
+    assert found.config == before.config
+    assert found.problem is not None
+    assert "flags.migStrategy" in found.problem.message
+    kept.unlink()
+    async with followed(path, keeping.State(kept)) as told:
+        found = await told.get()
+    assert found.config == selecting.NOTHING.config
+    assert found.problem is not None
