@@ -23,6 +23,8 @@ from gpudeck.vendors.simulated import machine
 
 NODE = "node-0"
 CONFIG_MAP = "nvidia-time-slicing-config"
+PATIENCE_SECONDS = 60.0
+"""For what takes a second: a plugin of its own process has to start on a busy machine."""
 CONFIG = """\
 version: v1
 sharing:
@@ -134,7 +136,7 @@ class World:
     async def until(self, true: Any) -> Any:
         """Wait until `true()`; an error of the plugin ends the wait."""
         assert self._task is None or not self._task.done(), self._task
-        return await self.api.until(true)
+        return await self.api.until(true, seconds=PATIENCE_SECONDS)
 
     async def offers(self, **counts: int | None) -> None:
         """Wait until the Node would show so many of each resource (`gpu_shared=16`)."""

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import grpc.aio
 import pytest
-from tests.scenario.deviceplugin.conftest import World
+from tests.scenario.deviceplugin.conftest import PATIENCE_SECONDS, World
 from tests.support import apiserver, tracing
 
 from gpudeck import settings
@@ -31,7 +31,6 @@ from gpudeck.cdi import plugins
 GPUDECK = Path(sys.executable).with_name("gpudeck")
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 CARD = "GPU-00000000-0000-0000-0000-{:012d}"
-PATIENCE_SECONDS = 60.0
 FAMILIES = ("rename", "fsync", "unlink", *(["sendmsg"] if os.environ.get("GPUDECK_SOAK") else []))
 
 Survives = Callable[["Program", str, int], Awaitable[bool]]
