@@ -21,7 +21,7 @@ from gpudeck.api.nodefeatures import Rule
 from gpudeck.errors import InvalidError
 from gpudeck.features import labelling, settings
 from gpudeck.features.namespaces import Requirement, selector
-from gpudeck.features.rules import patterns
+from gpudeck.features.rules import patterns, shorthand
 from gpudeck.features.rules.evaluating import Named
 from gpudeck.features.settings import Settings
 from gpudeck.pluginconfig import fields
@@ -317,7 +317,7 @@ def _rule(field: fields.Field) -> Rule:
                     "the keys " + ", ".join(sorted(_RULE_KEYS)) + more
                 )
     try:
-        return msgspec.convert(value, Rule)
+        return msgspec.convert(shorthand.expanded(value), Rule)
     except msgspec.ValidationError as error:
         raise errors.InvalidError(
             f"{field.path}: {error}; allowed: a rule as in a NodeFeatureRule",

@@ -144,7 +144,12 @@ def test_the_kernel_says_version_options_and_modules(tree: Tree) -> None:
         "N": "4",
     }
     assert known.flags["kernel.loadedmodule"] == {"nvidia", "nvidia_uvm"}
-    assert known.flags["kernel.enabledmodule"] == {"nvidia", "nvidia_uvm", "vfio_pci"}
+    assert known.flags["kernel.enabledmodule"] == {
+        "nvidia",
+        "nvidia_uvm",
+        "vfio-pci",
+        "vfio_pci",
+    }
     assert known.attributes["kernel.selinux"] == {"enabled": "true"}
 
 
@@ -197,6 +202,27 @@ def test_processor_flags_have_the_names_that_labels_use(tree: Tree) -> None:
         "hardware_multithreading": "true",
         "socket_count": "2",
     }
+
+
+@pytest.mark.parametrize("folder", ["sys/fs/cgroup", "sys/fs/cgroup/misc"])
+def test_keys_of_confidential_machines_are_counted(tree: Tree, folder: str) -> None:
+    tree.write("proc/cpuinfo", "processor : 0\nflags : sgx sgx_lc\n")
+    tree.write(f"{folder}/misc.capacity", "sev 99\nsev_es 410\ntdx 31\nodd\n")
+    tree.values("sys/module/kvm_amd/parameters", sev="Y", sev_es="N", sev_snp="N")
+    tree.values("sys/module/kvm_intel/parameters", tdx="Y")
+    tree.values("sys/devices/system/node/node0/x86", sgx_total_bytes="1024")
+    tree.values("sys/devices/system/node/node1/x86", sgx_total_bytes="2048")
+    known = Known()
+    cpu.read(tree.root, known)
+    assert known.attributes["cpu.security"] == {
+        "sev.asids": "99",
+        "sev.enabled": "true",
+        "sgx.enabled": "true",
+        "sgx.epc": "3072",
+        "tdx.enabled": "true",
+        "tdx.total_keys": "31",
+    }
+    assert known.flags["cpu.cpuid"] == {"SGX", "SGXLC"}
 
 
 def test_arm_processors_are_understood(tree: Tree) -> None:

@@ -165,10 +165,14 @@ def _pstate(root: Root) -> dict[str, str]:
 
 
 def _security(root: Root, flags: list[str]) -> dict[str, str]:
-    """Only what is so, as node-feature-discovery has it: a feature that is off has no name."""
+    """Only what is so, as node-feature-discovery has it: a feature that is off has no name.
+
+    With a feature that has a limited number of keys comes their number.
+    """
     amd, intel = "/sys/module/kvm_amd/parameters", "/sys/module/kvm_intel/parameters"
+    sgx_bytes = _sgx_bytes(root) if "sgx" in flags else 0
     found = {
-        "sgx.enabled": "sgx" in flags and _sgx_bytes(root) > 0,
+        "sgx.enabled": sgx_bytes > 0,
         "tdx.enabled": _is_on(root, f"{intel}/tdx"),
         "tdx.protected": "tdx_guest" in flags,
         "se.enabled": _is_on(root, "/sys/firmware/uv/prot_virt_host"),
@@ -176,7 +180,26 @@ def _security(root: Root, flags: list[str]) -> dict[str, str]:
         "sev.es.enabled": _is_on(root, f"{amd}/sev_es"),
         "sev.snp.enabled": _is_on(root, f"{amd}/sev_snp"),
     }
-    return {name: "true" for name, is_so in found.items() if is_so}
+    capacity = _capacity(root)
+    amounts = {
+        "sgx.epc": str(sgx_bytes) if sgx_bytes else None,
+        "tdx.total_keys": capacity.get("tdx") if found["tdx.enabled"] else None,
+        "sev.asids": capacity.get("sev") if found["sev.enabled"] else None,
+        "sev.encrypted_state_ids": capacity.get("sev_es") if found["sev.es.enabled"] else None,
+    }
+    return {name: "true" for name, is_so in found.items() if is_so} | _present(amounts)
+
+
+def _capacity(root: Root) -> dict[str, str]:
+    """What the cgroup controller misc has to give, by name; of the second or the first version."""
+    for path in ("/sys/fs/cgroup/misc.capacity", "/sys/fs/cgroup/misc/misc.capacity"):
+        try:
+            lines = root.read_text(path).splitlines()
+        except errors.GpudeckError:
+            continue
+        pairs = (line.split() for line in lines)
+        return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    return {}
 
 
 def _sgx_bytes(root: Root) -> int:

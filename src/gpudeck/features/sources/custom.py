@@ -19,7 +19,7 @@ from gpudeck import errors
 from gpudeck.api.nodefeatures import Rule
 from gpudeck.errors import InvalidError
 from gpudeck.features.known import Known
-from gpudeck.features.rules import evaluating
+from gpudeck.features.rules import evaluating, shorthand
 from gpudeck.features.rules.evaluating import Named
 from gpudeck.host.root import Root
 
@@ -59,7 +59,11 @@ def _rules(root: Root, path: str) -> list[Named]:
     if len(content) > LIMIT_BYTES:
         _refuse(path, "it is too large", f"at most {LIMIT_BYTES} bytes")
     try:
-        found = msgspec.convert(yaml.safe_load(content) or [], list[Rule])
+        given = yaml.safe_load(content) or []
+        found = msgspec.convert(
+            [shorthand.expanded(each) for each in given] if isinstance(given, list) else given,
+            list[Rule],
+        )
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         _refuse(path, str(error), "a list of rules")
     return [Named(path, f"[{index}]", rule) for index, rule in enumerate(found)]

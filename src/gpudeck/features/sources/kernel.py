@@ -96,8 +96,10 @@ def _built_in(root: Root, release: str) -> set[str]:
             text = root.read_text(f"{folder}/modules.builtin")
         except errors.GpudeckError:
             continue
-        names = (line.rpartition("/")[2].partition(".")[0] for line in text.splitlines())
-        return {name.replace("-", "_") for name in names if name}
+        files = (line.rpartition("/")[2].partition(".")[0] for line in text.splitlines())
+        names = {name for name in files if name}
+        # Rules spell them as their files are named (vfio-pci) or as a loaded module is (vfio_pci).
+        return names | {name.replace("-", "_") for name in names}
     return set()
 
 
