@@ -49,6 +49,19 @@ class Events:
         """What an object asks for cannot be read; what was made for it before stays."""
         self._recorder.record(about, reason=reason, message=message, warning=True)
 
+    def classes_left_out(self, count: int, total: int) -> None:
+        """There is no room for `count` classes in what the API server is told of the webhooks."""
+        self._recorder.record(
+            _about(resources.VALIDATING_WEBHOOKS, ObjectMeta(name="gpudeck")),
+            reason="ClassesLeftOut" if count else "ClassesRegistered",
+            message=f"the newest {count} of {total} GPUClasses do not fit into the webhooks' match "
+            "conditions: requests for them are judged by the scheduler alone, and those that "
+            "need their pods rewritten are not ready; delete classes that nobody uses"
+            if count
+            else f"all {total} GPUClasses fit into the webhooks' match conditions",
+            warning=count > 0,
+        )
+
 
 def _about(resource: Resource, meta: ObjectMeta) -> ObjectReference:
     return ObjectReference(

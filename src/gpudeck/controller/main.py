@@ -115,19 +115,7 @@ class Controller:
             report=report,
             lost_seconds=settings.lost_seconds,
         )
-        self._webhooks = webhooks.Webhooks(client, settings, self._classes, self._device_classes)
-        self._class_reconciler = class_reconciler.Reconciler(
-            client,
-            self._classes,
-            self._device_classes,
-            self._cards,
-            report,
-            withheld=self._withheld,
-            registered=self._webhooks.registered if settings.webhook_port else None,
-        )
-        self._shipping = shipping.Shipping(
-            client, self._classes, self._cards, self._held, choice=settings.partition_classes
-        )
+        self._add_classes(report)
         self._disruption = disruption.Disruption(
             client, self._recorder, self._claims, self._held, gpus=self._gpus
         )
@@ -155,6 +143,25 @@ class Controller:
             policy=mode_reconciler.Policy(
                 settings.default_mode, settings.mode_changes, settings.mode_seconds
             ),
+        )
+
+    def _add_classes(self, report: events.Events) -> None:
+        """Make what works on classes, and what judges requests for them."""
+        client, settings = self._client, self._settings
+        self._webhooks = webhooks.Webhooks(
+            client, settings, self._classes, self._device_classes, report
+        )
+        self._class_reconciler = class_reconciler.Reconciler(
+            client,
+            self._classes,
+            self._device_classes,
+            self._cards,
+            report,
+            withheld=self._withheld,
+            registered=self._webhooks.registered if settings.webhook_port else None,
+        )
+        self._shipping = shipping.Shipping(
+            client, self._classes, self._cards, self._held, choice=settings.partition_classes
         )
 
     async def run(self) -> None:

@@ -176,3 +176,33 @@ async def test_without_any_class_claims_are_asked_about_for_their_parameters_alo
     kept = await admin.rehearse(VALIDATING_WEBHOOKS, body, WebhookConfiguration, manager="other")
     found = {each.name: each.match_conditions for each in kept.webhooks or ()}
     assert all(found[each.name] == each.match_conditions for each in entries)
+
+
+async def test_thousands_of_classes_are_registered_and_asked_about(admin: Client) -> None:
+    """The API server (1.37) compiles no condition of more than 100,000 characters."""
+    count, last = 4000, "of-a-team-with-a-long-name-3999"
+    found = {
+        name: msgspec.convert(gpus.gpu_class(name, **SHARE), GPUClass)
+        for name in (f"of-a-team-with-a-long-name-{number}" for number in range(count))
+    }
+    by_resource = {f"gpu.deckhouse.io/{name}": each for name, each in found.items()}
+    names = naming.Names(found, by_resource, by_resource)
+    where = registration.Where("default", b"")
+    for resource, entries in (
+        (MUTATING_WEBHOOKS, registration.mutating(where, names)),
+        (VALIDATING_WEBHOOKS, registration.validating(where, names)),
+    ):
+        for each in entries:
+            each.failure_policy = "Fail"
+        made = {"metadata": {"name": f"many-{resource.plural}"}, "webhooks": entries}
+        kept = await admin.apply(resource, made, WebhookConfiguration, manager="test")
+        try:
+            conditions = [each.match_conditions for each in kept.webhooks or ()]
+            assert conditions == [each.match_conditions for each in entries]
+            if resource is VALIDATING_WEBHOOKS:
+                await expect.eventually(lambda: asked(admin, RESOURCE_CLAIM, claim(last)), True)
+                assert not await asked(admin, RESOURCE_CLAIM, claim("other"))
+            await expect.eventually(lambda: asked(admin, *pod(f"gpu.deckhouse.io/{last}")), True)
+            assert not await asked(admin, *pod("example.com/gpu"))
+        finally:
+            await admin.delete(resource, f"many-{resource.plural}")

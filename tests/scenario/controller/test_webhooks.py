@@ -72,3 +72,27 @@ async def test_a_right_that_is_not_there_yet_is_waited_for() -> None:
             await leader.reconcile("")
         await leader.reconcile("")
         assert len(entries(server)) == 4
+
+
+async def test_classes_that_find_no_room_are_told_of_once_and_the_others_are_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ApiServer() as server, server.client() as client:
+        made_by_chart(server)
+        names, told = REWRITTEN, list[tuple[int, int]]()
+        leader = registration.Registration(
+            client, "t", lambda: names, left_out=lambda *found: told.append(found)
+        )
+        monkeypatch.setattr(registration, "MOST", 60)
+        await leader.reconcile("")
+        assert told == []
+        later = msgspec.convert(gpus.gpu_class("later", created="2030-01-01T00:00:00Z"), GPUClass)
+        both = {NAME: H100, "gpu.deckhouse.io/later": later}
+        names = naming.Names({"h100": H100, "later": later}, both, both)
+        await leader.reconcile("")
+        await leader.reconcile("")
+        assert told == [(1, 2)]
+        assert leader.rewritten == {NAME}
+        names = REWRITTEN
+        await leader.reconcile("")
+        assert told == [(1, 2), (0, 1)]

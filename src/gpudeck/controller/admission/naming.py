@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from gpudeck.api.resource import DeviceClass
 from gpudeck.api.v1alpha1.gpuclass import GPUClass, asked_name
 from gpudeck.controller.gpuclass import conflicts, deviceclass
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +33,8 @@ def names_of(classes: Mapping[str, GPUClass], device_classes: Mapping[str, Devic
     of shares with amounts of its own has it left out.
     """
     standing, asked, rewritten = {}, {}, {}
+    rivals = _by_name(classes.values(), asked_name)
+    mapped = _by_name(device_classes.values(), _mapped)
     for gpu_class in classes.values():
         name = asked_name(gpu_class)
         found = device_classes.get(gpu_class.metadata.name)
@@ -38,10 +43,43 @@ def names_of(classes: Mapping[str, GPUClass], device_classes: Mapping[str, Devic
         standing[gpu_class.metadata.name] = gpu_class
         if not name:
             continue
-        if conflicts.sentence(gpu_class, classes.values(), device_classes.values()):
+        if conflicts.sentence(gpu_class, rivals[name], mapped.get(name, ())):
             continue
         asked[name] = gpu_class
-        served = found.spec.extended_resource_name if found.spec else None
-        if served != name:
+        if _mapped(found) != name:
             rewritten[name] = gpu_class
     return Names(standing, asked, rewritten)
+
+
+def fitting(names: Names, most: int) -> Names:
+    """Return what of the names can be written with `most` characters, oldest classes first."""
+    ordered = sorted(
+        names.classes.items(), key=lambda each: (each[1].metadata.creation_timestamp or "", each[0])
+    )
+    by_class = {each.metadata.name: name for name, each in names.asked.items()}
+    kept, asked, left = {}, {}, most
+    for class_name, gpu_class in ordered:
+        name = by_class.get(class_name)
+        left -= written(class_name) + (written(name) if name else 0)
+        if left < 0:
+            break
+        kept[class_name] = gpu_class
+        if name:
+            asked[name] = gpu_class
+    return Names(kept, asked, {name: asked[name] for name in names.rewritten if name in asked})
+
+
+def written(name: str) -> int:
+    """Characters that a name takes in a list of names, as CEL in JSON has it."""
+    return len(name) + len(r"\"\", ")
+
+
+def _by_name(found: Iterable[T], name_of: Callable[[T], str]) -> dict[str, list[T]]:
+    grouped: dict[str, list[T]] = {}
+    for each in found:
+        grouped.setdefault(name_of(each), []).append(each)
+    return grouped
+
+
+def _mapped(found: DeviceClass) -> str:
+    return (found.spec.extended_resource_name if found.spec else None) or ""

@@ -31,7 +31,7 @@ from gpudeck.api.core import Secret
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.resources import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from gpudeck.controller import metrics
-from gpudeck.controller.admission import certificates
+from gpudeck.controller.admission import certificates, naming
 from gpudeck.controller.admission.naming import Names
 from gpudeck.kube.client import Client
 
@@ -44,8 +44,15 @@ AGAIN_SECONDS = 300.0
 somebody who replaced these, as `helm upgrade --force` does."""
 REWRITE, PODS, CLAIMS, CLASSES = "/rewrite-pods", "/pods", "/claims", "/classes"
 """Paths of the pages."""
+_DEVICES = "object.spec.?spec.orValue(object.spec).?devices"
+"""In CEL, of a claim or of a template."""
 _BYPASSES = "has(object.spec.nodeName) && object.spec.?resourceClaims.orValue([]).size() > 0"
 """Says in CEL that a pod with claims names its node itself; whose claims they are is looked up."""
+LONGEST = 90_000
+"""Characters of names in one condition: the API server (1.37) compiles no expression of more than
+100,000, so many classes need several entries."""
+MOST = 1_000_000
+"""Characters of all names: etcd (3.7) keeps no object of more than 1.5 MiB."""
 T = TypeVar("T")
 _PATIENT_SECONDS, _SECONDS = 5, 2
 _log = logs.get(__name__)
@@ -54,18 +61,28 @@ _log = logs.get(__name__)
 class Registration:
     """Brings the Secret and both configurations in line; called by one queue of the leader."""
 
-    def __init__(self, client: Client, namespace: str, names: Callable[[], Names]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        names: Callable[[], Names],
+        *,
+        left_out: Callable[[int, int], None] = lambda count, total: None,
+    ) -> None:
+        """`left_out` is told of how many of how many classes there is no room, when it changes."""
         self.rewritten: frozenset[str] = frozenset()
         """The extended resource names whose pods the API server asks us to rewrite."""
         self._client = client
         self._namespace = namespace
         self._names = names
+        self._left_out = left_out
+        self._told = 0
 
     async def reconcile(self, _: str) -> float:
         """Write what differs, and say after how many seconds to look again."""
         try:
             trusted = await self._certificate()
-            names = self._names()
+            names = self._fitting()
             where = Where(self._namespace, trusted)
             await self._keep(MUTATING_WEBHOOKS, mutating(where, names))
             self.rewritten = frozenset(names.rewritten)
@@ -74,6 +91,15 @@ class Registration:
             # Given up, it would wait for the next change of a class, however long that takes.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
         return AGAIN_SECONDS
+
+    def _fitting(self) -> Names:
+        names = self._names()
+        found = naming.fitting(names, MOST)
+        count = len(names.classes) - len(found.classes)
+        if count != self._told:
+            self._told = count
+            self._left_out(count, len(names.classes))
+        return found
 
     async def _certificate(self) -> bytes:
         """Return the authorities to trust, after a new certificate was written if one is due."""
@@ -137,59 +163,78 @@ class Where:
 
 
 def mutating(where: Where, names: Names) -> list[Webhook]:
-    """Return the entry for pods that must be rewritten; none if no class needs it."""
-    if not names.rewritten:
-        return []
-    entry = _entry("rewrite.pods.gpu.deckhouse.io", where.page(REWRITE), [_rule("", "pods")])
-    entry.failure_policy = "Fail"
-    asks = _asks_for(names.rewritten)
-    entry.match_conditions = [MatchCondition(name="asks-for-a-class", expression=asks)]
-    # Another webhook may put the resource into the pod after us.
-    entry.reinvocation_policy = "IfNeeded"
-    entry.side_effects = "NoneOnDryRun"
-    entry.timeout_seconds = _PATIENT_SECONDS
-    return [entry]
+    """Return the entries for pods that must be rewritten; none if no class needs it."""
+    found = []
+    for place, asked in enumerate(_parts(names.rewritten)):
+        entry = _entry("rewrite.pods", place, where.page(REWRITE), [_rule("", "pods")])
+        entry.failure_policy = "Fail"
+        entry.match_conditions = [_condition("asks-for-a-class", _asks_for(asked))]
+        # Another webhook may put the resource into the pod after us.
+        entry.reinvocation_policy = "IfNeeded"
+        entry.side_effects = "NoneOnDryRun"
+        entry.timeout_seconds = _PATIENT_SECONDS
+        found.append(entry)
+    return found
 
 
 def validating(where: Where, names: Names) -> list[Webhook]:
     """Return the entries that only judge; the API server goes on without us where we are away."""
-    resource = "resource.k8s.io"
-    claims = _entry(
-        "claims.gpu.deckhouse.io",
-        where.page(CLAIMS),
-        [_rule(resource, "resourceclaims", "resourceclaimtemplates")],
-    )
-    claims.match_conditions = [MatchCondition(name="asks-us", expression=_claims_of(names.classes))]
-    classes = _entry(
-        "classes.gpu.deckhouse.io",
-        where.page(CLASSES),
-        [
-            _rule(labels.GROUP, "gpuclasses", update=True),
-            _rule(resource, "deviceclasses", update=True),
-        ],
-    )
-    ours = f"request.userInfo.username != {json.dumps(where.account)}"
-    about = f"request.resource.resource == 'gpuclasses' || {_configures('object.?spec')}"
-    classes.match_conditions = [
-        MatchCondition(name="not-our-own", expression=ours),
-        # What was let in once must stay deletable: the last finalizer goes by an update.
-        MatchCondition(
-            name="changes", expression="oldObject == null || object.?spec != oldObject.?spec"
-        ),
-        MatchCondition(name="about-us", expression=about),
-    ]
-    found = [claims, classes]
-    if names.classes:
-        pods = _entry("pods.gpu.deckhouse.io", where.page(PODS), [_rule("", "pods")])
-        asks = f"{_asks_for(names.asked)} || {_BYPASSES}"
-        pods.match_conditions = [MatchCondition(name="asks-for-a-class", expression=asks)]
-        found.append(pods)
+    found = []
+    rule = _rule("resource.k8s.io", "resourceclaims", "resourceclaimtemplates")
+    for place, classes in enumerate(_parts(names.classes) or [[]]):
+        entry = _entry("claims", place, where.page(CLAIMS), [rule])
+        asks = _claims_of(classes)
+        about = asks if place else f"{_configures(_DEVICES)} || {asks}"
+        entry.match_conditions = [_condition("asks-us", about)]
+        found.append(entry)
+    found.append(_of_classes(where))
+    for place, asked in enumerate(_parts(names.asked) or ([[]] if names.classes else [])):
+        entry = _entry("pods", place, where.page(PODS), [_rule("", "pods")])
+        asks = _asks_for(asked)
+        about = asks if place else f"{asks} || {_BYPASSES}"
+        entry.match_conditions = [_condition("asks-for-a-class", about)]
+        found.append(entry)
     return found
 
 
-def _entry(name: str, page: ClientConfig, rules: list[RuleWithOperations]) -> Webhook:
+def _of_classes(where: Where) -> Webhook:
+    rules = [
+        _rule(labels.GROUP, "gpuclasses", update=True),
+        _rule("resource.k8s.io", "deviceclasses", update=True),
+    ]
+    entry = _entry("classes", 0, where.page(CLASSES), rules)
+    ours = f"request.userInfo.username != {json.dumps(where.account)}"
+    about = f"request.resource.resource == 'gpuclasses' || {_configures('object.?spec')}"
+    entry.match_conditions = [
+        _condition("not-our-own", ours),
+        # What was let in once must stay deletable: the last finalizer goes by an update.
+        _condition("changes", "oldObject == null || object.?spec != oldObject.?spec"),
+        _condition("about-us", about),
+    ]
+    return entry
+
+
+def _parts(names: Iterable[str]) -> list[list[str]]:
+    """Share out the names over as many conditions as they need; none for no names."""
+    found: list[list[str]] = []
+    left = 0
+    for name in sorted(names):
+        size = naming.written(name)
+        if size > left:
+            found.append([])
+            left = LONGEST
+        found[-1].append(name)
+        left -= size
+    return found
+
+
+def _condition(name: str, expression: str) -> MatchCondition:
+    return MatchCondition(name=name, expression=expression)
+
+
+def _entry(name: str, place: int, page: ClientConfig, rules: list[RuleWithOperations]) -> Webhook:
     return Webhook(
-        name=name,
+        name=f"{name}-{place}.{labels.GROUP}" if place else f"{name}.{labels.GROUP}",
         client_config=page,
         rules=rules,
         failure_policy="Ignore",
@@ -218,15 +263,12 @@ def _asks_for(names: Iterable[str]) -> str:
 
 
 def _claims_of(classes: Iterable[str]) -> str:
-    """Say in CEL that a claim or template asks for one of the classes, or configures our driver."""
+    """Say in CEL that a claim or template asks for one of the classes."""
     listed = json.dumps(sorted(classes))
-    devices = "object.spec.?spec.orValue(object.spec).?devices"
-    asks = (
-        f"{devices}.?requests.orValue([]).exists(r, "
-        f"(has(r.exactly) && r.exactly.deviceClassName in {listed}) || "
-        f"r.?firstAvailable.orValue([]).exists(s, s.deviceClassName in {listed}))"
+    return (
+        f"{_DEVICES}.?requests.orValue([]).exists(r, ((has(r.exactly) ? [r.exactly] : []) + "
+        f"r.?firstAvailable.orValue([])).exists(one, one.deviceClassName in {listed}))"
     )
-    return f"{_configures(devices)} || {asks}"
 
 
 def _configures(owner: str) -> str:

@@ -20,6 +20,7 @@ from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller.admission import certificates, naming, registration, reviews
 from gpudeck.controller.admission.fleet import Fleet
+from gpudeck.controller.events import Events
 from gpudeck.controller.settings import Settings
 from gpudeck.kube import serving, webhooks
 from gpudeck.kube.caching import Cache
@@ -40,6 +41,7 @@ class Webhooks:
         settings: Settings,
         classes: Cache[GPUClass],
         device_classes: Cache[DeviceClass],
+        report: Events,
     ) -> None:
         self._port = settings.webhook_port
         self._classes, self._device_classes = classes.objects, device_classes.objects
@@ -55,7 +57,9 @@ class Webhooks:
             field_selector=f"metadata.name={registration.SECRET_NAME}",
         )
         self._queue = Queue("webhooks")
-        self._registration = registration.Registration(client, namespace, self.names)
+        self._registration = registration.Registration(
+            client, namespace, self.names, left_out=report.classes_left_out
+        )
         self._reviews = reviews.Reviews(
             client, self.names, self._fleet, refuse_impossible=settings.refuse_impossible
         )

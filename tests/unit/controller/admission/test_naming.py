@@ -62,3 +62,16 @@ def test_a_device_class_of_somebody_else_is_not_judged_by_the_class_of_its_name(
     foreign = msgspec.convert({"metadata": {"name": "theirs"}, "spec": {}}, DeviceClass)
     device_classes = {"ours": deviceclass.wanted(classes["ours"], ""), "theirs": foreign}
     assert list(naming.names_of(classes, device_classes).classes) == ["ours"]
+
+
+def test_of_too_many_classes_the_oldest_are_named() -> None:
+    found = names(
+        gpus.gpu_class("new", created="2026-02-01T00:00:00Z", **OWN_AMOUNTS),
+        gpus.gpu_class("old", created="2026-01-01T00:00:00Z", **OWN_AMOUNTS),
+    )
+    room = naming.written("old") + naming.written("gpu.deckhouse.io/old")
+    for most, kept in ((2 * room, ["new", "old"]), (2 * room - 1, ["old"]), (room - 1, [])):
+        fitting = naming.fitting(found, most)
+        assert sorted(fitting.classes) == kept
+        for each in (fitting.asked, fitting.rewritten):
+            assert sorted(each) == [f"gpu.deckhouse.io/{name}" for name in kept]
