@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpudeck import errors, logs
@@ -31,17 +31,47 @@ LEAVING_SECONDS = 10.0
 """Within the time that the kubelet leaves a pod that it ends."""
 
 
-async def is_over(api: Client, settings: Settings) -> bool:
-    """Whether the mode of device plugins has ended on the node."""
+async def known(api: Client, settings: Settings) -> dict[str, str] | None:
+    """The labels of the Node as they are now; none of a Node that is gone, None if nobody tells."""
     try:
         node = await api.get(NODE, settings.node_name, Meta)
     except errors.NotFoundError:
-        return True
+        return {}
     except errors.GpudeckError as error:
         log.info("Cannot tell whether the mode is over", error=error)
-        return False
-    now = (node.metadata.labels or {}).get(labels.ACTIVE_MODE, "")
-    return now != labels.MODE_DEVICE_PLUGIN
+        return None
+    return node.metadata.labels or {}
+
+
+def is_over(found: Mapping[str, str]) -> bool:
+    """Whether the mode of device plugins has ended on a Node with these labels."""
+    return found.get(labels.ACTIVE_MODE, "") != labels.MODE_DEVICE_PLUGIN
+
+
+def partitions(
+    inventory: records.Inventory, found: Mapping[str, str]
+) -> list[tuple[str, contract.RemovePartition]]:
+    """Which partitions are to go, by address of their card.
+
+    In DRA mode a partition that no claim made is another's, and its place is offered to nobody.
+    Those of a config of the MIG manager go: it makes them anew when the mode returns. What
+    somebody has made by other means stays.
+    """
+    if labels.MIG_CONFIG not in found:
+        return []
+    return [
+        (
+            card.site.address,
+            contract.RemovePartition(
+                profile_id=each.profile_id,
+                placement=contract.Placement(start=each.start, size=each.size),
+            ),
+        )
+        for card in inventory.cards
+        if card.reading is not None
+        for each in card.reading.partitions
+        if each.profile_id is not None
+    ]
 
 
 async def is_held(settings: Settings, resources: frozenset[str]) -> bool:
@@ -59,11 +89,15 @@ async def leave(
     settings: Settings,
     inventory: records.Inventory,
     cards: supervisor.Supervisor,
+    found: Mapping[str, str],
     *,
     reporter: reporting.Reporter,
     publisher: publishing.Publisher | None,
 ) -> None:
-    """Take all back; what fails is left to whoever begins the next mode."""
+    """Take all back; what fails is left to whoever begins the next mode.
+
+    `found` are the labels of the Node.
+    """
     wishes = [
         card.site.address
         for card in inventory.cards
@@ -72,6 +106,9 @@ async def leave(
     for address in wishes:
         with _left_behind("MPS wish"):
             await cards.act(address, contract.LeaveMps(share_id=daemons.SHARE))
+    for address, removal in partitions(inventory, found):
+        with _left_behind("partition"):
+            await cards.act(address, removal)
     with _left_behind("files"):
         await asyncio.to_thread(plugins.remove, settings.cdi_root, settings.data_dir)
     with _left_behind("condition of the Node"):

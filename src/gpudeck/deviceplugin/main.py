@@ -131,7 +131,8 @@ class Process:
             return  # Whoever runs the node without that label knows nothing of modes.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(leaving.LEAVING_SECONDS):
-                if not await leaving.is_over(self._api, self._settings):
+                found = await leaving.known(self._api, self._settings)
+                if found is None or not leaving.is_over(found):
                     return
                 names = frozenset(self._plugins.served)
                 if await leaving.is_held(self._settings, names):
@@ -141,6 +142,7 @@ class Process:
                     self._settings,
                     self._inventory or records.Inventory(),
                     self._supervisor,
+                    found,
                     reporter=self._reporter,
                     publisher=self._publisher,
                 )

@@ -70,13 +70,14 @@ class World:
 
     def label(self, config: str | None) -> None:
         """Choose a config by the Node's label."""
-        self._label("nvidia.com/device-plugin.config", config)
+        self.mark("nvidia.com/device-plugin.config", config)
 
     def mode(self, active: str | None) -> None:
         """Say which mode is in force on the Node."""
-        self._label("gpu.deckhouse.io/active-mode", active)
+        self.mark("gpu.deckhouse.io/active-mode", active)
 
-    def _label(self, name: str, value: str | None) -> None:
+    def mark(self, name: str, value: str | None) -> None:
+        """Give the Node a label, or take it away."""
         node = copy.deepcopy(self.api.objects(resources.NODE).get(NODE)) or {
             "metadata": {"name": NODE, "uid": "node-uid"}
         }

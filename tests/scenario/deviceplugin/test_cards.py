@@ -10,6 +10,7 @@ from tests.scenario.deviceplugin.conftest import NODE, World, gpu_name
 
 from gpudeck.api import labels, resources
 from gpudeck.vendors import contract
+from gpudeck.vendors.simulated import machine
 
 CARD = "GPU-00000000-0000-0000-0000-{:012d}"
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
@@ -158,6 +159,34 @@ async def test_a_mode_that_ends_leaves_nothing(stopped: World) -> None:
     assert not offered(world, 0)
     assert not condition(world, 0, "Published")
     assert condition(world, 0, "HardwareHealthy")["status"] == "True"
+
+
+@pytest.mark.parametrize(("config", "left"), [("all-1g.2gb", 0), (None, 4)])
+async def test_partitions_go_with_the_mode_if_their_config_makes_them_anew(
+    stopped: World, config: str | None, left: int
+) -> None:
+    world = stopped
+    world.mode("device-plugin")
+    world.mark("nvidia.com/mig.config", config)
+    world.bench.write(machine.partitionable(2))
+    parts = tuple(
+        contract.Partition(
+            profile="1g.2gb",
+            uuid=f"MIG-{start}",
+            start=start,
+            size=1,
+            profile_id=machine.PROFILES[1].profile_id,
+        )
+        for start in range(4)
+    )
+    enabled = contract.PartitioningMode.ENABLED
+    world.bench.change_reading(0, mode=enabled, pending_mode=enabled, partitions=parts)
+    world.configure(default="flags: {migStrategy: mixed}")
+    await world.start()
+    await world.until(lambda: world.kubelet.allocatable("nvidia.com/mig-1g.2gb") == 4)
+    world.mode(None)
+    await world.end()
+    assert len(world.bench.read().cards[0].reading.partitions) == left
 
 
 async def test_what_names_a_device_stays_as_long_as_a_pod_has_it(found: World) -> None:
