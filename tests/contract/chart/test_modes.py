@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller may do to Nodes and their pods, asked with its token of a real API server.
+
+The chart's roles and policies are installed as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.contract.chart import test_policies as policies
+from tests.contract.chart.test_policies import refusal
+from tests.support import realapiserver
+
+from gpudeck import errors
+from gpudeck.api import core, labels
+from gpudeck.api.core import Node, Pod
+from gpudeck.api.meta import Meta
+from gpudeck.api.resources import NODE, POD, RESOURCE_SLICE
+from gpudeck.controller.modes import deciding, looking, writing
+from gpudeck.kube import evicting, recording
+from gpudeck.kube.client import Client
+
+pytestmark = pytest.mark.asyncio
+
+CONTROLLER = "gpu-controller"
+DRA, PLUGIN = labels.MODES
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[str]:
+    """An administrator's, of an API server with the chart's accounts, roles and policies."""
+    with realapiserver.running(realapiserver.required()) as found:
+        asyncio.run(policies.install(found))
+        asyncio.run(_bite(found))
+        yield found
+
+
+async def _bite(kubeconfig: str) -> None:
+    """The API server takes policies up a moment after they were made."""
+    async with policies.connected(kubeconfig, CONTROLLER, "") as client:
+
+        async def is_refused() -> bool:
+            body = {"metadata": {"name": "node-0", "annotations": {"early": "yes"}}}
+            return "ValidatingAdmissionPolicy" in await refusal(client, NODE, body)
+
+        await policies.until(is_refused)
+
+
+@pytest_asyncio.fixture
+async def admin(kubeconfig: str) -> AsyncIterator[Client]:
+    async with await Client.connect(kubeconfig) as client:
+        yield client
+
+
+@pytest_asyncio.fixture
+async def controller(kubeconfig: str) -> AsyncIterator[Client]:
+    async with policies.connected(kubeconfig, CONTROLLER, "") as client:
+        yield client
+
+
+async def test_each_step_of_a_change_of_mode_may_be_written(controller: Client) -> None:
+    writer = writing.Writer(controller, recording.Recorder(controller, "test"))
+    steps = [
+        deciding.Step(deciding.Phase.STARTING, DRA, PLUGIN, message="It starts."),
+        deciding.Step(deciding.Phase.ENDING, None, PLUGIN, message="It ends."),
+        deciding.Step(deciding.Phase.ACTIVE, PLUGIN, None, message="It is done."),
+        deciding.Step(deciding.Phase.NO_CARDS),
+    ]
+    for step in steps:
+        node = await controller.get(NODE, "node-0", Node)
+        await writer.mark(node, step)
+        await writer.say(node, step, is_slow=False)
+        found = await controller.get(NODE, "node-0", Node)
+        assert (found.metadata.labels or {}).get(labels.ACTIVE_MODE) == step.active
+        assert looking.taint_of(found) == step.taint
+        said = writing.condition_of(found)
+        is_said = step.phase is not deciding.Phase.NO_CARDS
+        assert (said.message if said else None) == (step.message if is_said else None)
+
+
+async def test_a_stale_look_at_a_node_is_not_written(controller: Client, admin: Client) -> None:
+    writer = writing.Writer(controller, recording.Recorder(controller, "test"))
+    node = await controller.get(NODE, "node-1", Node)
+    await admin.merge_patch(NODE, "node-1", {"metadata": {"labels": {"colour": "red"}}}, Meta)
+    with pytest.raises(errors.ConflictError):
+        await writer.mark(node, deciding.Step(deciding.Phase.BEGINNING, DRA, DRA))
+
+
+@pytest.mark.parametrize(
+    ("patch", "word"),
+    [
+        ({"spec": {"unschedulable": True}}, "spec:"),
+        ({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}}, "spec:"),
+        ({"metadata": {"annotations": {labels.DRAIN: "{}"}}}, "metadata.annotations:"),
+        ({"metadata": {"labels": {"kubernetes.io/os": "other"}}}, "metadata.labels:"),
+    ],
+)
+async def test_nothing_else_of_a_node_may_be_changed(
+    controller: Client, patch: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(errors.ForbiddenError, match=word):
+        await controller.merge_patch(NODE, "node-0", patch, Meta)
+
+
+async def test_no_other_status_of_a_node_may_be_written(controller: Client) -> None:
+    ready = [{"type": "Ready", "status": "False", "reason": "No", "message": ""}]
+    for status in ({"conditions": ready}, {"capacity": {"nvidia.com/gpu": "8"}}):
+        with pytest.raises(errors.ForbiddenError, match="only the condition GPUModeActive"):
+            await controller.merge_patch(
+                NODE, "node-0", {"status": status}, Meta, subresource="status"
+            )
+
+
+async def test_why_a_pod_does_not_go_may_be_said(controller: Client) -> None:
+    for text in ("It may not.", None):
+        patch = {"metadata": {"annotations": {labels.DRAIN_BLOCKED: text}}}
+        await controller.merge_patch(NODE, "node-0", patch, Meta)
+
+
+async def test_pods_of_all_namespaces_are_evicted_and_not_deleted(
+    controller: Client, admin: Client
+) -> None:
+    body = {
+        "metadata": {"name": "victim", "namespace": "default"},
+        "spec": {
+            "nodeName": "node-0",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "none"}],
+        },
+    }
+    await admin.create(POD, body, Meta)
+    found = await controller.list(POD, core.Pod, field_selector="spec.nodeName=node-0")
+    victim = next(each for each in found.items if each.metadata.name == "victim")
+    with pytest.raises(errors.ForbiddenError):
+        await controller.delete(POD, "victim", namespace="default")
+    pod = evicting.Pod("default", "victim", victim.metadata.uid or "")
+    assert await evicting.evict(controller, pod) == ""
+    after = await admin.list(POD, Pod, namespace="default")
+    assert all(
+        each.metadata.deletion_timestamp
+        for each in after.items
+        if each.metadata.name == "victim"
+    )
+
+
+async def test_slices_are_looked_at_and_not_touched(controller: Client) -> None:
+    await controller.list(RESOURCE_SLICE, Meta, field_selector="spec.nodeName=node-0")
+    with pytest.raises(errors.ForbiddenError):
+        await controller.delete(RESOURCE_SLICE, "any")
