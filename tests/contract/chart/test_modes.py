@@ -142,9 +142,7 @@ async def test_pods_of_all_namespaces_are_evicted_and_not_deleted(
     assert await evicting.evict(controller, pod) == ""
     after = await admin.list(POD, Pod, namespace="default")
     assert all(
-        each.metadata.deletion_timestamp
-        for each in after.items
-        if each.metadata.name == "victim"
+        each.metadata.deletion_timestamp for each in after.items if each.metadata.name == "victim"
     )
 
 
