@@ -195,7 +195,7 @@ class Controller:
         )
 
     async def _admission(self) -> None:
-        for cache in (self._classes, self._device_classes, self._gpus):
+        for cache in (self._classes, self._device_classes, self._gpus, self._nodes):
             await cache.synced()
         await self._webhooks.run()
 
@@ -241,6 +241,7 @@ class Controller:
         self._classes.subscribe(self._class_changed)
         self._device_classes.subscribe(self._device_class_changed)
         self._webhooks.subscribe(self._add_all_classes)
+        self._nodes.subscribe(self._webhooks.node_changed)
 
     def _gpu_changed(self, change: Change[PhysicalGPU]) -> None:
         self._gpu_queue.add(change.key)

@@ -12,6 +12,7 @@ from tests.support.apiserver import ApiServer
 
 from gpudeck import errors
 from gpudeck.api.admission import AdmissionRequest, GroupVersionResource
+from gpudeck.api.core import Node
 from gpudeck.api.resources import RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
@@ -113,6 +114,24 @@ async def test_a_pod_that_names_its_node_is_told_that_limits_give_it_no_card() -
         assert warning.startswith("spec.nodeName: kube-scheduler is passed by, so none of ")
         assert f"{NAME} is allocated, and on a node in DRA mode" in warning
         assert len(warning) <= 240
+
+
+async def test_what_a_device_plugin_may_offer_is_for_the_plugin_to_judge() -> None:
+    """Its config may make many devices of a card, and its nodes need no scheduler for them."""
+    plugin = {"metadata": {"labels": {"gpu.deckhouse.io/active-mode": "device-plugin"}}}
+    names = naming.Names({"gpu": H100}, {"nvidia.com/gpu": H100, NAME: H100}, {})
+    part = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "9"}}}
+    asked = of_pod({"containers": [part], "nodeName": "node-1"})
+    async with ApiServer() as server, server.client() as client:
+        fleet = Fleet()
+        fleet.change(None, msgspec.convert(gpus.gpu(), PhysicalGPU))
+        pages = reviews.Reviews(client, lambda: names, fleet, refuse_impossible=True)
+        assert (await pages.judge_pod(asked)).problems
+        fleet.node_changed("node-1", msgspec.convert(plugin, Node))
+        assert await pages.judge_pod(asked) == Answer()
+        assert (await pages.judge_pod(asks(9))).problems, "a name that only DRA serves"
+        fleet.node_changed("node-1", None)
+        assert (await pages.judge_pod(asked)).problems
 
 
 async def test_a_pod_that_names_its_node_is_told_that_its_claims_will_not_be_allocated() -> None:

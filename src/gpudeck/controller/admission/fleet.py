@@ -14,6 +14,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from gpudeck.api import attributes, labels, quantities, selectors
+from gpudeck.api.core import Node
 from gpudeck.api.selectors import Traits
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
@@ -54,11 +55,26 @@ class Fleet:
     """The models of the cluster and how many of each are in which node."""
 
     def __init__(self) -> None:
+        self.plugin_nodes: set[str] = set()
+        """The nodes whose cards a device plugin hands out: of as many devices as its config says,
+        and without kube-scheduler allocating anything."""
         self._models: dict[Model, collections.Counter[str]] = {}
         self._unread: collections.Counter[str] = collections.Counter()
         """By maker: cards of which the maker's library has not told anything yet."""
         self._known: dict[int, tuple[GPUClassSpec, Reach | None]] = {}
         """Answers until a card changes, by the identity of the spec, which is kept with it."""
+
+    def node_changed(self, name: str, node: Node | None) -> None:
+        """Take over a change of one Node; None if it is gone."""
+        found = (node.metadata.labels if node is not None else None) or {}
+        if found.get(labels.ACTIVE_MODE) == labels.MODE_DEVICE_PLUGIN:
+            self.plugin_nodes.add(name)
+        else:
+            self.plugin_nodes.discard(name)
+
+    def may_be_plugins(self, resource: str) -> bool:
+        """Whether a device plugin may offer the extended resource: names of our own are DRA's."""
+        return bool(self.plugin_nodes) and not resource.startswith(f"{labels.GROUP}/")
 
     def change(self, old: PhysicalGPU | None, new: PhysicalGPU | None) -> None:
         """Take over a change of one card.

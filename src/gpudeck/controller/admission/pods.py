@@ -19,7 +19,8 @@ def impossible(pod: PodSpec, classes: Mapping[str, GPUClass], fleet: Fleet) -> l
     """Return what of the pod no node could give; `classes` are by extended resource name.
 
     The containers of a pod run on one node together, so their amounts add up. An init
-    container's does only where it runs beside them, and is compared by itself.
+    container's does only where it runs beside them, and is compared by itself. What a device
+    plugin may offer is not judged: its config says how many devices it makes of a card.
     """
     together = [*(pod.containers or ()), *filter(_is_sidecar, pod.init_containers or ())]
     alone = [each for each in pod.init_containers or () if not _is_sidecar(each)]
@@ -27,7 +28,7 @@ def impossible(pod: PodSpec, classes: Mapping[str, GPUClass], fleet: Fleet) -> l
     for name, gpu_class in classes.items():
         most = max([_count(each, name) for each in alone], default=0)
         count = max(most, sum(_count(each, name) for each in together))
-        if not count:
+        if not count or fleet.may_be_plugins(name):
             continue
         try:
             reach = fleet.reach(gpu_class.spec)

@@ -130,7 +130,8 @@ class Reviews:
         verdict = self._verdict([], pods.impossible(spec, names.asked, self._fleet))
         if not spec.node_name or verdict.problems:
             return verdict
-        said = bypassing.by_limits(spec, names.asked)
+        is_by_plugin = spec.node_name in self._fleet.plugin_nodes
+        said = [] if is_by_plugin else bypassing.by_limits(spec, names.asked)
         said += await bypassing.by_claims(self._client, spec, asked.namespace or "", names.classes)
         return Answer(warnings=(*verdict.warnings, *said))
 

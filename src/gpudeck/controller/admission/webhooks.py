@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Mapping
 
 from gpudeck import errors, logs
-from gpudeck.api.core import Secret
+from gpudeck.api.core import Node, Secret
 from gpudeck.api.resource import DeviceClass
 from gpudeck.api.resources import SECRET
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
@@ -79,6 +79,10 @@ class Webhooks:
     def gpu_changed(self, change: Change[PhysicalGPU]) -> None:
         """Take over a change of a card."""
         self._fleet.change(change.old, change.new)
+
+    def node_changed(self, change: Change[Node]) -> None:
+        """Take over a change of a Node."""
+        self._fleet.node_changed(change.key, change.new)
 
     def classes_changed(self) -> None:
         """Forget what was made of the classes: one of them changed, or a DeviceClass."""
