@@ -158,7 +158,7 @@ class Controller:
             self._cards,
             report,
             withheld=self._withheld,
-            registered=self._webhooks.registered if settings.webhook_port else None,
+            registered=self._webhooks.registered,
         )
         self._shipping = shipping.Shipping(
             client, self._classes, self._cards, self._held, choice=settings.partition_classes

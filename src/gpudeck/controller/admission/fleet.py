@@ -54,10 +54,13 @@ class Reach:
 class Fleet:
     """The models of the cluster and how many of each are in which node."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, default_mode: str = labels.MODE_DRA) -> None:
+        """`default_mode` is that of nodes that come, while none is there yet."""
         self.plugin_nodes: set[str] = set()
         """The nodes whose cards a device plugin hands out: of as many devices as its config says,
         and without kube-scheduler allocating anything."""
+        self._dra_nodes: set[str] = set()
+        self._default_mode = default_mode
         self._models: dict[Model, collections.Counter[str]] = {}
         self._unread: collections.Counter[str] = collections.Counter()
         """By maker: cards of which the maker's library has not told anything yet."""
@@ -67,14 +70,25 @@ class Fleet:
     def node_changed(self, name: str, node: Node | None) -> None:
         """Take over a change of one Node; None if it is gone."""
         found = (node.metadata.labels if node is not None else None) or {}
-        if found.get(labels.ACTIVE_MODE) == labels.MODE_DEVICE_PLUGIN:
-            self.plugin_nodes.add(name)
-        else:
-            self.plugin_nodes.discard(name)
+        mode = found.get(labels.ACTIVE_MODE)
+        for each, nodes in (
+            (labels.MODE_DEVICE_PLUGIN, self.plugin_nodes),
+            (labels.MODE_DRA, self._dra_nodes),
+        ):
+            if mode == each:
+                nodes.add(name)
+            else:
+                nodes.discard(name)
+
+    @property
+    def has_plugins(self) -> bool:
+        """Whether nodes are in device plugin mode, or will be by default if there are none yet."""
+        by_default = self._default_mode == labels.MODE_DEVICE_PLUGIN and not self._dra_nodes
+        return bool(self.plugin_nodes) or by_default
 
     def may_be_plugins(self, resource: str) -> bool:
         """Whether a device plugin may offer the extended resource: names of our own are DRA's."""
-        return bool(self.plugin_nodes) and not resource.startswith(f"{labels.GROUP}/")
+        return self.has_plugins and not resource.startswith(f"{labels.GROUP}/")
 
     def change(self, old: PhysicalGPU | None, new: PhysicalGPU | None) -> None:
         """Take over a change of one card.

@@ -25,12 +25,18 @@ class Names:
     """Those of `asked` that no scheduler serves: their pods get a claim from the webhook."""
 
 
-def names_of(classes: Mapping[str, GPUClass], device_classes: Mapping[str, DeviceClass]) -> Names:
+def names_of(
+    classes: Mapping[str, GPUClass],
+    device_classes: Mapping[str, DeviceClass],
+    *,
+    may_be_plugins: Callable[[str], bool] = lambda name: False,
+) -> Names:
     """Return the names of the classes whose DeviceClass stands.
 
     That the scheduler serves a name is seen by the DeviceClass that carries it: an API server
     without extended resources of DRA (before 1.36, by default) drops the field, and a class
-    of shares with amounts of its own has it left out.
+    of shares with amounts of its own has it left out. A name that device plugins may offer is
+    left to them then: a pod that was rewritten could not run on their nodes.
     """
     standing, asked, rewritten = {}, {}, {}
     rivals = _by_name(classes.values(), asked_name)
@@ -46,7 +52,7 @@ def names_of(classes: Mapping[str, GPUClass], device_classes: Mapping[str, Devic
         if conflicts.sentence(gpu_class, rivals[name], mapped.get(name, ())):
             continue
         asked[name] = gpu_class
-        if _mapped(found) != name:
+        if _mapped(found) != name and not may_be_plugins(name):
             rewritten[name] = gpu_class
     return Names(standing, asked, rewritten)
 

@@ -45,7 +45,7 @@ class Webhooks:
     ) -> None:
         self._port = settings.webhook_port
         self._classes, self._device_classes = classes.objects, device_classes.objects
-        self._fleet = Fleet()
+        self._fleet = Fleet(default_mode=settings.default_mode)
         self._names: naming.Names | None = None
         self._listeners: list[Callable[[], None]] = []
         namespace = settings.namespace or client.namespace
@@ -69,11 +69,16 @@ class Webhooks:
         self._secrets.subscribe(self._secret_changed)
 
     def subscribe(self, registered: Callable[[], None]) -> None:
-        """Call back when pods of other extended resource names than before are rewritten."""
+        """Call back when `registered` may answer otherwise than before."""
         self._listeners.append(registered)
 
-    def registered(self, name: str) -> bool:
-        """Whether pods that ask for the extended resource are rewritten; the leader knows."""
+    def registered(self, name: str) -> bool | None:
+        """Whether pods that ask for the extended resource are rewritten; the leader knows.
+
+        None where no webhook is served, and for a name that is left to device plugins.
+        """
+        if self._port == 0 or self._fleet.may_be_plugins(name):
+            return None
         return name in self._registration.rewritten
 
     def gpu_changed(self, change: Change[PhysicalGPU]) -> None:
@@ -82,7 +87,11 @@ class Webhooks:
 
     def node_changed(self, change: Change[Node]) -> None:
         """Take over a change of a Node."""
+        before = self._fleet.has_plugins
         self._fleet.node_changed(change.key, change.new)
+        if self._fleet.has_plugins != before:
+            self.classes_changed()
+            self._tell()
 
     def classes_changed(self) -> None:
         """Forget what was made of the classes: one of them changed, or a DeviceClass."""
@@ -93,7 +102,9 @@ class Webhooks:
         """Return what pods and claims may ask for now."""
         if self._names is None:
             classes: Mapping[str, GPUClass] = dict(self._classes)
-            self._names = naming.names_of(classes, self._device_classes)
+            self._names = naming.names_of(
+                classes, self._device_classes, may_be_plugins=self._fleet.may_be_plugins
+            )
         return self._names
 
     async def run(self) -> None:
@@ -116,9 +127,12 @@ class Webhooks:
         before = self._registration.rewritten
         again_seconds = await self._registration.reconcile(key)
         if self._registration.rewritten != before:
-            for listener in self._listeners:
-                listener()
+            self._tell()
         return again_seconds
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     def _secret_changed(self, change: Change[Secret]) -> None:
         data = (change.new.data if change.new else None) or {}

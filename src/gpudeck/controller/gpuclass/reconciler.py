@@ -41,12 +41,12 @@ class Reconciler:
         report: events.Events,
         *,
         withheld: withholding.Withheld,
-        registered: Callable[[str], bool] | None,
+        registered: Callable[[str], bool | None],
     ) -> None:
         """`registered` says whether a webhook serves a name that no scheduler serves.
 
-        None where there are no webhooks. Whoever gives it asks for the classes again when one
-        more name is registered.
+        None for a name that none ever will. Whoever gives it asks for the classes again when
+        an answer changes.
         """
         self._client = client
         self._classes = classes
@@ -112,9 +112,10 @@ class Reconciler:
         """The class is ready once pods get it by its name, by the scheduler or by the webhook."""
         name, asked = gpu_class.metadata.name, asked_name(gpu_class)
         mapped = "" if name in self._nameless else mapped_name(gpu_class)
-        if self._registered is None:
+        registered = self._registered(asked)
+        if registered is None:
             return statuses.ready(name, mapped)
-        if asked == mapped or self._registered(asked) or statuses.is_ready(gpu_class, asked):
+        if asked == mapped or registered or statuses.is_ready(gpu_class, asked):
             return statuses.ready(name, asked)
         return statuses.Outcome(
             ready=False,

@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 from tests.support import gpus
 
+from gpudeck.api.core import Node
 from gpudeck.api.resource import DeviceClass
 from gpudeck.api.v1alpha1.gpuclass import GPUClass, mapped_name
 from gpudeck.controller.admission import naming
+from gpudeck.controller.admission.fleet import Fleet
 from gpudeck.controller.gpuclass import deviceclass
 
 OWN_AMOUNTS = {"devices": ["Share"], "share": {"memory": {"default": "8Gi"}}}
@@ -40,6 +42,33 @@ def test_shares_with_amounts_of_their_own_are_rewritten() -> None:
 def test_every_name_is_rewritten_where_the_server_drops_it() -> None:
     found = names(gpus.gpu_class("h100"), served=False)
     assert list(found.rewritten) == ["gpu.deckhouse.io/h100"]
+
+
+def test_a_name_that_device_plugins_may_offer_is_left_to_them() -> None:
+    """On Kubernetes 1.34 and 1.35 a pod that was rewritten could not run on their nodes."""
+    gpu = gpus.gpu_class("gpu", extendedResourceName="nvidia.com/gpu")
+    both = {each["metadata"]["name"]: msgspec.convert(each, GPUClass)
+            for each in (gpu, gpus.gpu_class("h100"))}  # fmt: skip
+    device_classes = {name: deviceclass.wanted(each, "") for name, each in both.items()}
+    fleet = Fleet(default_mode="device-plugin")
+
+    def rewritten() -> list[str]:
+        found = naming.names_of(both, device_classes, may_be_plugins=fleet.may_be_plugins)
+        assert sorted(found.asked) == ["gpu.deckhouse.io/h100", "nvidia.com/gpu"]
+        return sorted(found.rewritten)
+
+    def in_mode(mode: str) -> Node:
+        return msgspec.convert(
+            {"metadata": {"labels": {"gpu.deckhouse.io/active-mode": mode}}}, Node
+        )
+
+    assert rewritten() == ["gpu.deckhouse.io/h100"], "no node yet: the default counts"
+    fleet.node_changed("a", in_mode("dra"))
+    assert rewritten() == ["gpu.deckhouse.io/h100", "nvidia.com/gpu"]
+    fleet.node_changed("b", in_mode("device-plugin"))
+    assert rewritten() == ["gpu.deckhouse.io/h100"]
+    fleet.node_changed("b", None)
+    assert rewritten() == ["gpu.deckhouse.io/h100", "nvidia.com/gpu"]
 
 
 def test_a_class_without_a_name_or_without_its_device_class_is_asked_for_by_claims_alone() -> None:
