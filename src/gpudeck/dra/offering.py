@@ -24,10 +24,9 @@ from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.devices import cutting
 from gpudeck.devices.identities import PciAddress
-from gpudeck.dra import placing
+from gpudeck.dra import placing, tainting
 from gpudeck.errors import InvalidError
 
-NO_SCHEDULE = "NoSchedule"
 _ENGINES = {
     cutting.COPY: "copy_engines",
     cutting.DECODERS: "decoders",
@@ -64,7 +63,7 @@ class Rules(msgspec.Struct, frozen=True):
     kept_off: Set[PciAddress] | None = frozenset()
     """The cards that get no new claims, for their partition mode is about to change; None where
     that is not known yet, and what is published now holds."""
-    effect: str = NO_SCHEDULE
+    effect: str = tainting.NO_SCHEDULE
     """Of the taint of an unhealthy card."""
     taints_kept: bool = True
     """False where the server drops taints: what should carry one is left out instead."""
@@ -144,9 +143,7 @@ def offer(
         found = parts.devices()
         for rank, device in found:
             known = (before or {}).get(device.name)
-            device.taints = _taints(card.health, known, rules.effect)
-            if _gets_no_claims(card, known, rules.kept_off):
-                device.taints = [*(device.taints or ()), _mode_taint(known)]
+            device.taints = tainting.of(card, known, effect=rules.effect, kept_off=rules.kept_off)
             if rules.taints_kept or not device.taints:
                 ranked.append(((*rank[:2], index, *rank[2:]), device))
         if parts.counters is not None:
@@ -421,17 +418,7 @@ def _selects(keys: Sequence[bytes], traits: selectors.Traits) -> bool:
     return False
 
 
-# Attributes, capacity and taints
-
-
-def is_tainted(device: resource.Device) -> bool:
-    """Whether the device carries our taint of unhealthy cards."""
-    return any(taint.key == attributes.UNHEALTHY_TAINT for taint in device.taints or ())
-
-
-def is_kept_off(device: resource.Device) -> bool:
-    """Whether the device carries our taint of cards whose partition mode is about to change."""
-    return any(taint.key == attributes.MODE_TAINT for taint in device.taints or ())
+# Attributes and capacity
 
 
 def _attributes(card: adapter_pb2.Card, vendor: str) -> dict[str, resource.Attribute]:
@@ -476,49 +463,3 @@ def _memory(card: adapter_pb2.Card) -> dict[str, resource.Capacity] | None:
     if not card.HasField("memory_bytes"):
         return None  # A made-up number would match selectors by accident.
     return {attributes.MEMORY: resource.Capacity(value=quantities.render(card.memory_bytes))}
-
-
-def _taints(
-    health: adapter_pb2.Health, before: resource.Device | None, effect: str
-) -> list[resource.DeviceTaint] | None:
-    known = [
-        taint
-        for taint in (before.taints if before is not None else None) or ()
-        if taint.key == attributes.UNHEALTHY_TAINT
-    ]
-    if health.verdict == adapter_pb2.VERDICT_UNKNOWN:
-        return known or None
-    if health.verdict == adapter_pb2.VERDICT_HEALTHY:
-        return None
-    value = names.label_value(health.reason)
-    # The server stamps a taint without a time anew, which would restart toleration periods.
-    since = next(
-        (each.time_added for each in known if (each.value, each.effect) == (value, effect)), None
-    )
-    return [
-        resource.DeviceTaint(
-            key=attributes.UNHEALTHY_TAINT, value=value, effect=effect, time_added=since
-        )
-    ]
-
-
-def _gets_no_claims(
-    card: adapter_pb2.Card, before: resource.Device | None, kept_off: Set[PciAddress] | None
-) -> bool:
-    if kept_off is None:
-        return before is not None and is_kept_off(before)
-    return _address(card) in kept_off
-
-
-def _mode_taint(before: resource.Device | None) -> resource.DeviceTaint:
-    since = next(
-        (
-            each.time_added
-            for each in (before.taints if before is not None else None) or ()
-            if each.key == attributes.MODE_TAINT
-        ),
-        None,
-    )
-    return resource.DeviceTaint(
-        key=attributes.MODE_TAINT, value="changing", effect=NO_SCHEDULE, time_added=since
-    )

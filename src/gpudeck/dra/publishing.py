@@ -22,7 +22,7 @@ from gpudeck.api import attributes, conditions, core, labels, names, resource, r
 from gpudeck.api.meta import OwnerReference, version_of
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.devices.identities import PciAddress
-from gpudeck.dra import adapters, events, metrics, offering, rehearsing, slices
+from gpudeck.dra import adapters, events, metrics, offering, rehearsing, slices, tainting
 from gpudeck.errors import NotFoundError, TerminalError, UnavailableError
 from gpudeck.kube import client, queueing, watching
 from gpudeck.kube.caching import Cache
@@ -46,7 +46,7 @@ class Policy:
 
     shares: Callable[[], offering.SharePolicy] = offering.SharePolicy
     """What a share is now; whoever changes it wakes the publisher."""
-    effect: str = offering.NO_SCHEDULE
+    effect: str = tainting.NO_SCHEDULE
     """Of the taint of an unhealthy card."""
 
 

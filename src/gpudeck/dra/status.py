@@ -14,7 +14,7 @@ from gpudeck.api import attributes, conditions, names, resource
 from gpudeck.api.meta import Condition
 from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.devices.identities import PciAddress
-from gpudeck.dra import offering
+from gpudeck.dra import offering, tainting
 from gpudeck.statuses import cards
 
 _WITHHELD = "Withheld"
@@ -64,8 +64,8 @@ def _published(
             "The card is unhealthy or about to change its partitioning mode, and the API server "
             "does not keep device taints.",
         )
-    taint = " It is tainted as unhealthy." if offering.is_tainted(mine[0]) else ""
-    if offering.is_kept_off(mine[0]):
+    taint = " It is tainted as unhealthy." if tainting.is_tainted(mine[0]) else ""
+    if tainting.is_kept_off(mine[0]):
         taint += " New claims are kept off it until its partitioning mode has changed."
     return Condition(
         type=conditions.PUBLISHED,

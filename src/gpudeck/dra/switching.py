@@ -24,7 +24,7 @@ from gpudeck.api.core import Node
 from gpudeck.api.meta import Condition
 from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.devices.identities import PciAddress
-from gpudeck.dra import adapters, allocations, events, ledger, modes, offering
+from gpudeck.dra import adapters, allocations, events, ledger, modes, tainting
 from gpudeck.dra.allocations import HeldDevice, Reference
 from gpudeck.dra.checkpoint import State
 from gpudeck.errors import GpudeckError, UnavailableError
@@ -206,7 +206,7 @@ class Switcher:
         mine = [
             each for name, each in published.items() if names.address_of_device(name) == address
         ]
-        if not all(offering.is_kept_off(each) for each in mine):
+        if not all(tainting.is_kept_off(each) for each in mine):
             known.kept_off_since = None
             return False
         if known.kept_off_since is None:

@@ -12,7 +12,7 @@ from tests.unit.dra.test_offering import HEALTHY, SICK, card, devices, one
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resource
 from gpudeck.api.meta import OwnerReference
-from gpudeck.dra import offering, slices
+from gpudeck.dra import slices, tainting
 
 OWNER = OwnerReference(api_version="v1", kind="Node", name="node-0", uid="u", controller=True)
 
@@ -44,7 +44,7 @@ def check(found: list[resource.ResourceSlice]) -> None:
     assert count == len(found)
     for each in found:
         devices = each.spec.devices or []
-        assert len(devices) <= (64 if any(map(offering.is_tainted, devices)) else 128)
+        assert len(devices) <= (64 if any(map(tainting.is_tainted, devices)) else 128)
 
 
 @pytest.mark.parametrize(
