@@ -20,6 +20,7 @@ from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import names
 from gpudeck.devices.identities import PciAddress
+from gpudeck.dra.allocations import HeldDevice
 from gpudeck.errors import InvalidError, UnavailableError
 
 log = logs.get(__name__)
@@ -78,6 +79,12 @@ class Adapter:
     def is_connected(self) -> bool:
         """The adapter that answers now has told its cards."""
         return self._current.is_set()
+
+    def card_of(self, device: HeldDevice) -> adapter_pb2.Card | None:
+        """The card that a device is or is a part of, as the adapter told of it last."""
+        address = names.address_of_device(device.name)
+        cards = self.cards or {}
+        return cards.get(names.gpu_device_name(address)) if address is not None else None
 
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call back whenever the inventory or the connection changed."""

@@ -37,6 +37,7 @@ from gpudeck.dra import (
     metadata,
     modes,
     recovering,
+    releasing,
     requesting,
 )
 from gpudeck.dra.allocations import HeldDevice, Reference
@@ -79,6 +80,7 @@ class Preparer:
         self._api = api
         self._adapter = adapter
         self._ledger = book
+        self._releasing = releasing.Releasing(adapter, book, folder, exposure)
         self._folder = folder
         self._exposure = exposure
         self._node_name = node_name
@@ -126,9 +128,11 @@ class Preparer:
     async def unprepare(self, claims: Sequence[Reference]) -> dict[str, GpudeckError | None]:
         """Give claims back; unknown ones succeed. Neither API server nor adapter is needed."""
         known = self._ledger.glance()
-        refused = await self._give_back(known, claims)
+        refused = await self._releasing.give_back(known, claims)
         async with self._ledger.opened() as content:
-            await self._drop(content, [claim for claim in claims if claim.uid not in refused])
+            await self._releasing.drop(
+                content, [claim for claim in claims if claim.uid not in refused]
+            )
         return {claim.uid: refused.get(claim.uid) for claim in claims}
 
     async def collect(
@@ -147,20 +151,10 @@ class Preparer:
                 if (entry := content.claims.get(claim.uid)) is not None
                 and await is_free(claim.uid, entry)
             ]
-            refused = await self._give_back(content, free)
+            refused = await self._releasing.give_back(content, free)
             done = [claim for claim in free if claim.uid not in refused]
-            await self._drop(content, done)
+            await self._releasing.drop(content, done)
         return [claim.uid for claim in done]
-
-    async def _drop(self, content: Content, claims: Sequence[Reference]) -> None:
-        # What others may hold next is removed under the lock.
-        parts = [
-            each
-            for each in claims
-            if (entry := content.claims.get(each.uid)) is not None and entry.holds_made
-        ]
-        late = await self._remove(content, parts)
-        await ledger.whole(self._forget, content, [each.uid for each in claims], late)
 
     async def _drop_earlier(
         self, content: Content, claims: Sequence[Reference], fetched: Mapping[str, fetching.Fetched]
@@ -176,8 +170,8 @@ class Preparer:
         if not moved:
             return {}
         log.warning("Claims were allocated anew", claims=",".join(map(str, moved)))
-        refused = await self._give_back(content, moved)
-        await self._drop(content, [claim for claim in moved if claim.uid not in refused])
+        refused = await self._releasing.give_back(content, moved)
+        await self._releasing.drop(content, [claim for claim in moved if claim.uid not in refused])
         return refused
 
     async def release(self) -> bool:
@@ -185,51 +179,11 @@ class Preparer:
 
         Returns whether nothing is left. Raises BusyError when claims keep the node busy.
         """
-        if not self._released(self._ledger.glance()):
+        if not releasing.released(self._ledger.glance()):
             return True
         async with self._ledger.opened() as content:
-            await self._release(content)
-            return not self._released(content)
-
-    async def _release(self, content: Content) -> None:
-        waiting = self._released(content)
-        if not waiting or not self._adapter.is_connected:
-            return
-        late = await self._remove(content, waiting)
-        gone = [claim.uid for claim in waiting if claim.uid not in late]
-        await ledger.whole(self._forget, content, gone, ())
-
-    def _released(self, content: Content) -> list[Reference]:
-        return [
-            Reference(uid, entry.namespace, entry.name)
-            for uid, entry in content.claims.items()
-            if entry.state is State.RELEASED
-        ]
-
-    async def _remove(self, content: Content, claims: Sequence[Reference]) -> set[str]:
-        """Have what was made for claims undone; the UIDs of those of which it is still to be."""
-        if not claims:
-            return set()
-        if not self._adapter.is_connected:
-            return {claim.uid for claim in claims}
-        asked, late = [], set[str]()
-        for claim in claims:
-            try:
-                asked.append(self._removal(claim, holders.alone(content, claim.uid)))
-            except UnavailableError as error:
-                log.warning("What was made cannot be undone yet", uid=claim.uid, why=error)
-                late.add(claim.uid)
-        try:
-            answer = await self._adapter.unprepare(adapter_pb2.UnprepareRequest(claims=asked))
-        except UnavailableError as error:
-            log.warning("Cannot undo what was made now", error=error)
-            return {claim.uid for claim in claims}
-        for each in answer.claims:
-            if each.HasField("error"):
-                why = each.error.message
-                log.warning("What was made cannot be undone yet", uid=each.uid, why=why)
-                late.add(each.uid)
-        return late
+            await self._releasing.release(content)
+            return not releasing.released(content)
 
     async def _prepare(
         self,
@@ -241,7 +195,7 @@ class Preparer:
         """`away` says why the adapter cannot be asked."""
         outcomes: dict[str, Outcome] = {}
         fresh: list[Fresh] = []
-        await self._release(content)
+        await self._releasing.release(content)
         for claim in claims:
             entry = content.claims.get(claim.uid)
             try:
@@ -295,7 +249,7 @@ class Preparer:
 
     def _driver(self, devices: Sequence[HeldDevice]) -> str | None:
         """The version of the driver that serves the devices; None when it is not known."""
-        found = (self._find(each) for each in devices)
+        found = (self._adapter.card_of(each) for each in devices)
         return next((card.driver.version for card in found if card and card.driver.version), None)
 
     async def _begin(self, content: Content, claim: Reference, fetched: fetching.Fetched) -> Fresh:
@@ -405,7 +359,7 @@ class Preparer:
     def _told(self, fresh: Fresh, given: Mapping[str, Given]) -> Metadata | None:
         if fresh.told is None:
             return None
-        found = metadata.describe(fresh.devices, self._find, given, self._adapter.vendor)
+        found = metadata.describe(fresh.devices, self._adapter.card_of, given, self._adapter.vendor)
         return msgspec.structs.replace(fresh.told, attributes=found)
 
     def _request(self, fresh: Iterable[Fresh]) -> adapter_pb2.PrepareRequest:
@@ -422,29 +376,13 @@ class Preparer:
                 uid=claim.uid, namespace=claim.namespace, name=claim.name
             ),
             devices=[
-                requesting.device(each, self._find(each))
+                requesting.device(each, self._adapter.card_of(each))
                 for each in {device.key: device for device in devices}.values()
             ],
         )
 
-    def _removal(self, claim: Reference, devices: Sequence[HeldDevice]) -> adapter_pb2.ClaimRequest:
-        """Like `_claim_request`, for Unprepare. Raises UnavailableError for an unread card."""
-        asked = (requesting.removal(each, self._find(each)) for each in devices)
-        return adapter_pb2.ClaimRequest(
-            claim=adapter_pb2.ClaimReference(
-                uid=claim.uid, namespace=claim.namespace, name=claim.name
-            ),
-            devices=[each for each in asked if each is not None],
-        )
-
     def _placed(self, device: HeldDevice) -> HeldDevice:
-        return requesting.placed(device, self._find(device))
-
-    def _find(self, device: HeldDevice) -> adapter_pb2.Card | None:
-        """The card that a device is or is a part of, as the adapter told of it last."""
-        address = names.address_of_device(device.name)
-        cards = self._adapter.cards or {}
-        return cards.get(names.gpu_device_name(address)) if address is not None else None
+        return requesting.placed(device, self._adapter.card_of(device))
 
     def _described(self, device: HeldDevice) -> HeldDevice:
         """The device with what only its card tells. Raises an error where that is not to be had."""
@@ -453,7 +391,7 @@ class Preparer:
                 "the adapter on this node has not reported its cards yet",
                 reason="AdapterUnavailable",
             )
-        card = self._find(device)
+        card = self._adapter.card_of(device)
         if card is None:
             raise NotFoundError(
                 f"device {device.name}: no such card on node {self._node_name} now",
@@ -464,7 +402,7 @@ class Preparer:
     def _check_modes(self, claim: Reference, devices: Sequence[HeldDevice]) -> None:
         """Refuse a claim for a card that is being reset, or was since the claim was allocated."""
         for device in devices:
-            card = self._find(device)
+            card = self._adapter.card_of(device)
             if card is None:
                 continue
             place = PciAddress.parse(card.pci_address)
@@ -484,42 +422,6 @@ class Preparer:
                     "holds the card",
                     reason="ModeMismatch",
                 )
-
-    async def _give_back(
-        self, known: Content, claims: Sequence[Reference]
-    ) -> dict[str, GpudeckError]:
-        """Tell the adapter, if it is there; return the claims that it refuses to give back."""
-        entries = [
-            (claim, entry)
-            for claim in claims
-            if (entry := known.claims.get(claim.uid)) is not None and not entry.holds_made
-        ]
-        if not entries or not self._adapter.is_connected:
-            return {}
-        request = adapter_pb2.UnprepareRequest(
-            claims=[self._removal(claim, entry.devices) for claim, entry in entries]
-        )
-        try:
-            answer = await self._adapter.unprepare(request)
-        except UnavailableError as error:
-            log.warning("Unpreparing without the adapter", error=error)
-            return {}
-        return {
-            each.uid: edits.refused(each.error) for each in answer.claims if each.HasField("error")
-        }
-
-    def _forget(self, content: Content, claim_uids: Sequence[str], late: Collection[str]) -> None:
-        """Remove the specs, then the entries, of which those in `late` stay. In a thread."""
-        for uid in claim_uids:
-            # Files go first: an entry without them is made whole by a repeated Prepare.
-            self._folder.remove(uid)
-            self._exposure.remove(uid)
-        for uid in late:
-            content.claims[uid] = content.claims[uid].released()
-        forgotten = [uid for uid in claim_uids if uid not in late and content.forget(uid)]
-        if forgotten or late:
-            self._ledger.write(content)
-            log.info("Unprepared claims", uids=",".join(claim_uids), to_remove=len(late))
 
 
 def _keys(devices: Iterable[HeldDevice]) -> list[str]:
