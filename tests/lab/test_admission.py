@@ -89,6 +89,26 @@ def test_what_no_card_can_serve_is_refused_when_it_is_made(lab: Lab) -> None:
     ) in said
 
 
+def test_a_pod_that_names_its_node_gets_no_card_and_is_told_so(lab: Lab) -> None:
+    node = next(iter(lab.gpus().values()))["status"]["nodeInfo"]["nodeName"]
+    lab.apply(claim("unseen"))
+    for body, effect in (
+        (pod("bare", limits={"nvidia.com/gpu": 1}, command=SLEEP, nodeName=node), "without a card"),
+        (pod("stuck", claims=["unseen"], command=SLEEP, nodeName=node), "will not start"),
+    ):
+        words = ("create", "-f", "-", "--dry-run=server", "--warnings-as-errors")
+        said = lab.kubectl(*words, stdin=json.dumps(body), check=False)
+        assert "kube-scheduler is passed by" in said
+        assert effect in said
+        lab.apply(body)
+    where = ("--kubeconfig", lab.kubeconfig)
+    said = lab.gpudeck("explain", "pod", "bare", *where)
+    assert "it does without 1 card by nvidia.com/gpu (class gpu), and it holds no card" in said
+    said = lab.gpudeck("explain", "pod", "stuck", *where)
+    assert f"was not put on node {node} by kube-scheduler" in said
+    assert "it cannot start: nothing is allocated for 1 card of class gpu" in said
+
+
 def test_a_class_that_misses_a_card_by_a_little_is_made_with_a_warning(lab: Lab) -> None:
     body = gpu_class("near", memory={"min": "80Gi"})
     words = ("apply", "-f", "-", "--warnings-as-errors")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.lab import Lab, Object, pod
+from tests.support.lab import NAMESPACE, Lab, Object, is_ready, pod
 
 REASONS = ("CardUnhealthy", "CardRecovered")
 
@@ -74,19 +74,43 @@ def test_a_lost_card_is_told_at_its_pod_within_ten_seconds(
     assert told(lab, "well") == []
 
 
-def test_a_reset_ends_a_hardware_error_of_a_card_that_stayed_on_the_bus(lab: Lab) -> None:
+def test_a_reset_ends_a_hardware_error_that_outlived_the_adapter(lab: Lab) -> None:
     card = next(iter(lab.gpus()))
     node, index = index_of(lab, card)
     lab.lab("gpu", node, index, "xid", "79")
     lab.eventually("the card is Faulty", lambda: health_of(lab, card) == "False", seconds=10)
+    restart_adapter(lab, node)
+    assert health_of(lab, card) == "False"
+    assert "Xid 79" in condition_of(lab, card)["message"], "what the driver asks for now is less"
     lab.lab("shell", node, "--", "nvidia-smi", "--gpu-reset", "-i", index)
     lab.eventually("the card is well", lambda: health_of(lab, card) == "True", seconds=40)
 
 
+def restart_adapter(lab: Lab, node: str) -> None:
+    """Have another adapter read the node's cards."""
+    chosen = ("-n", NAMESPACE, "-l", "app.kubernetes.io/component=nvidia-adapter")
+    on_node = (*chosen, "--field-selector", f"spec.nodeName={node}")
+    (before,) = lab.list("pods", *on_node)
+    lab.delete("pod", before["metadata"]["name"], namespace=NAMESPACE)
+
+    def has_judged() -> bool:
+        found = [each for each in lab.list("pods", *on_node) if is_ready(each)]
+        where = ("-n", NAMESPACE, "-c", "nvidia-adapter")
+        return any("Health card=" in lab.kubectl("logs", each["metadata"]["name"], *where)
+                   for each in found)  # fmt: skip
+
+    lab.eventually("another adapter has judged its cards", has_judged)
+
+
+def condition_of(lab: Lab, card: str) -> Object:
+    """The condition HardwareHealthy of a card."""
+    found = lab.gpus()[card]["status"]["conditions"]
+    return next(each for each in found if each["type"] == "HardwareHealthy")
+
+
 def health_of(lab: Lab, card: str) -> str:
     """The status of the condition HardwareHealthy of a card."""
-    found = lab.gpus()[card]["status"]["conditions"]
-    return next(str(each["status"]) for each in found if each["type"] == "HardwareHealthy")
+    return str(condition_of(lab, card)["status"])
 
 
 def test_an_xid_of_an_application_is_told_to_nobody(lab: Lab, holders: tuple[str, str]) -> None:
