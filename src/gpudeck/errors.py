@@ -111,6 +111,18 @@ class InvalidError(TerminalError):
         self.allowed = allowed
 
 
+def not_valid(
+    field: str, value: object, allowed: str, *, reason: str | None = None
+) -> InvalidError:
+    """The refusal of a value, in the words that all refusals have."""
+    return InvalidError(
+        f"{field}: {value!r} is not valid; allowed: {allowed}",
+        reason=reason,
+        field=field,
+        allowed=allowed,
+    )
+
+
 class ForbiddenError(TerminalError):
     """The caller is known but may not do this."""
 

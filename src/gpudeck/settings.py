@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gpudeck.errors import InvalidError
+from gpudeck import errors
 
 T = TypeVar("T")
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
@@ -86,9 +86,7 @@ def parse(option: Option, text: str, origin: str) -> Any:
         return _PARSERS[option.type](text)
     except (ValueError, KeyError) as error:
         allowed = _ALLOWED.get(option.type, "text")
-        raise InvalidError(
-            f"{origin}: {text!r} is not valid; allowed: {allowed}", field=origin, allowed=allowed
-        ) from error
+        raise errors.not_valid(origin, text, allowed) from error
 
 
 def _boolean(text: str) -> bool:
@@ -141,3 +139,9 @@ class NodeSettings(KubeSettings):
     node_name: str = setting("", "Name of the Node object this process works for.")
     host_root: Path = setting(Path("/"), "The host's root as this process sees it.")
     host_root_on_node: str = setting("/", "The host's root as the container runtime sees it.")
+
+
+def check_node_name(settings: NodeSettings) -> None:
+    """Raise InvalidError where the process is not told its Node."""
+    if not settings.node_name:
+        raise errors.not_valid("--node-name", "", "the name of this process's Node")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from gpudeck import logs
+from gpudeck import settings as shared
 from gpudeck.agent import events, metrics, nodes, publishing, scanning, supported
 from gpudeck.agent.settings import Settings
 from gpudeck.api import labels
@@ -135,12 +136,7 @@ class Agent:
 
 async def run(settings: Settings) -> None:
     """Run until cancelled. Raises GpudeckError for settings that cannot work."""
-    if not settings.node_name:
-        raise InvalidError(
-            "--node-name: '' is not valid; allowed: the name of this process's Node",
-            field="--node-name",
-            allowed="the name of this process's Node",
-        )
+    shared.check_node_name(settings)
     try:
         async with await Client.connect(settings.kubeconfig) as api:
             await Agent(settings, api).run()

@@ -67,9 +67,7 @@ async def run(settings: Settings) -> None:
 def _check(flag: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         allowed = " or ".join(choices)
-        raise errors.InvalidError(
-            f"{flag}: {value!r} is not valid; allowed: {allowed}", field=flag, allowed=allowed
-        )
+        raise errors.not_valid(flag, value, allowed)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

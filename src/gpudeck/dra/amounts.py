@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpudeck import logs
+from gpudeck import errors, logs
 from gpudeck.api import labels, quantities, resources
 from gpudeck.api.core import Node, NodeSpec
 from gpudeck.api.meta import ObjectMeta
@@ -84,12 +84,7 @@ def parse(text: str, field: str) -> int:
     except InvalidError:
         amount = 0
     if amount < quantities.MEBIBYTE:
-        raise InvalidError(
-            f"{field}: {text!r} is not valid; allowed: {_ALLOWED}",
-            reason="InvalidShareMemory",
-            field=field,
-            allowed=_ALLOWED,
-        )
+        raise errors.not_valid(field, text, _ALLOWED, reason="InvalidShareMemory")
     return amount
 
 

@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from gpudeck import logs
+from gpudeck import errors, logs
+from gpudeck import settings as shared
 from gpudeck.api import labels
 from gpudeck.cdi import hooks, plugins
 from gpudeck.cdi.files import Folder
@@ -34,7 +35,7 @@ from gpudeck.dra import (
     withdrawing,
 )
 from gpudeck.dra.settings import Settings
-from gpudeck.errors import BusyError, GpudeckError, InvalidError
+from gpudeck.errors import BusyError, GpudeckError
 from gpudeck.host import certificates, locks, root
 from gpudeck.kube import client, recording, serving
 from gpudeck.kubelet import registering, using
@@ -258,21 +259,12 @@ async def opened(settings: Settings) -> AsyncIterator[Plugin]:
 
 async def run(settings: Settings) -> None:
     """Run until cancelled. Raises GpudeckError for settings that cannot work."""
-    if not settings.node_name:
-        raise InvalidError(
-            "--node-name: '' is not valid; allowed: the name of this process's Node",
-            field="--node-name",
-            allowed="the name of this process's Node",
-        )
+    shared.check_node_name(settings)
     if settings.unhealthy_effect not in EFFECTS:
         allowed = " or ".join(EFFECTS)
-        raise InvalidError(
-            f"--unhealthy-effect: {settings.unhealthy_effect!r} is not valid; allowed: {allowed}",
-            field="--unhealthy-effect",
-            allowed=allowed,
-        )
+        raise errors.not_valid("--unhealthy-effect", settings.unhealthy_effect, allowed)
     if not settings.forgotten_seconds >= 1:
-        raise InvalidError(
+        raise errors.InvalidError(
             f"--forgotten-seconds: {settings.forgotten_seconds:g} is not valid; "
             "allowed: at least 1",
             field="--forgotten-seconds",

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from gpudeck import errors
+from gpudeck import settings as shared
 from gpudeck.api import labels as names
 from gpudeck.api.meta import Meta
 from gpudeck.gfd import keeping, metrics, nodefeatures
@@ -66,12 +66,7 @@ class Connected:
 
 
 def _check(settings: Settings) -> None:
-    if not settings.node_name:
-        raise errors.InvalidError(
-            "--node-name: '' is not valid; allowed: the name of this process's Node",
-            field="--node-name",
-            allowed="the name of this process's Node",
-        )
+    shared.check_node_name(settings)
 
 
 @contextlib.asynccontextmanager

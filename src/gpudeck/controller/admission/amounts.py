@@ -52,19 +52,20 @@ def _of_wish(wish: Wish, where: str) -> Iterator[InvalidError]:
         field = f"{where}.capacity.requests[{name}]"
         known = _ALLOWED.get(name.removeprefix(f"{attributes.DOMAIN}/"))
         if known is None:
-            yield _problem(field, "is no capacity of these devices", " or ".join(_ALLOWED))
+            yield problem(field, "is no capacity of these devices", " or ".join(_ALLOWED))
             continue
         is_allowed, allowed = known
         if not is_allowed(quantities.parse(amount, field)):
-            yield _problem(field, f"{amount} is not valid", allowed)
+            yield problem(field, f"{amount} is not valid", allowed)
 
 
 def too_many(field: str, count: str) -> InvalidError:
     """Say that no claim can have so many devices, of whatever class."""
-    return _problem(field, f"{count} is not valid", f"at most {MOST_DEVICES} devices in one claim")
+    return problem(field, f"{count} is not valid", f"at most {MOST_DEVICES} devices in one claim")
 
 
-def _problem(field: str, what: str, allowed: str) -> InvalidError:
+def problem(field: str, what: str, allowed: str) -> InvalidError:
+    """Return the refusal of an amount: its field, the value or what is wrong, what is allowed."""
     return InvalidError(
         f"{field}: {what}; allowed: {allowed}",
         reason="InvalidAmount",

@@ -21,7 +21,7 @@ from gpudeck.api import attributes, labels, resources
 from gpudeck.api.core import Container, PodSpec
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
-from gpudeck.controller.admission.amounts import MOST_DEVICES
+from gpudeck.controller.admission import amounts
 from gpudeck.errors import InvalidError
 
 REQUEST = "gpu"
@@ -150,15 +150,17 @@ def _asked(
         field = f"{_field(path)}.resources.limits[{name}]"
         given = limits.get(name)
         if given is None:
-            problems.append(_problem(field, "is missing", "a limit wherever there is a request"))
+            problems.append(
+                amounts.problem(field, "is missing", "a limit wherever there is a request")
+            )
             continue
         count = _whole(given)
-        if count is None or count > MOST_DEVICES:
-            allowed = f"whole numbers up to {MOST_DEVICES}"
-            problems.append(_problem(field, f"{given} is not valid", allowed))
+        if count is None or count > amounts.MOST_DEVICES:
+            allowed = f"whole numbers up to {amounts.MOST_DEVICES}"
+            problems.append(amounts.problem(field, f"{given} is not valid", allowed))
         elif name in requests and _whole(requests[name]) != count:
             other = f"differs from the request, {requests[name]}"
-            problems.append(_problem(field, f"{given} {other}", "equal amounts"))
+            problems.append(amounts.problem(field, f"{given} {other}", "equal amounts"))
         elif count:
             found[name] = count
     return found
@@ -173,15 +175,6 @@ def _field(pointer: str) -> str:
 def _whole(amount: str | int | float) -> int | None:
     text = str(amount)
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
-
-
-def _problem(field: str, what: str, allowed: str) -> InvalidError:
-    return InvalidError(
-        f"{field}: {what}; allowed: {allowed}",
-        reason="InvalidAmount",
-        field=field,
-        allowed=allowed,
-    )
 
 
 def _free_name(taken: set[str]) -> str:
