@@ -11,13 +11,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import grpc
-import grpc.aio
-
-from gpudeck.errors import UnavailableError
-from gpudeck.kubelet import using
+from gpudeck.kubelet import podresources
 from gpudeck.kubelet.wire import podresources_pb2
 
 
@@ -35,22 +30,7 @@ class Holder:
 
 async def holders(socket: Path) -> tuple[Holder, ...]:
     """Every container with a device, sorted. Raises UnavailableError without a kubelet."""
-    options = [("grpc.default_authority", "localhost")]
-    async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
-        ask: Any = channel.unary_unary(
-            using.METHOD,
-            request_serializer=podresources_pb2.ListPodResourcesRequest.SerializeToString,
-            response_deserializer=podresources_pb2.ListPodResourcesResponse.FromString,
-        )
-        try:
-            answer = await ask(
-                podresources_pb2.ListPodResourcesRequest(), timeout=using.CALL_SECONDS
-            )
-        except grpc.aio.AioRpcError as error:
-            raise UnavailableError(
-                f"the kubelet does not tell at {socket} what containers have: {error.details()}",
-                reason="PodResourcesUnavailable",
-            ) from error
+    answer = await podresources.listed(socket, what="what containers have")
     return _read(answer)
 
 

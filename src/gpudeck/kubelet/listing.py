@@ -9,14 +9,10 @@ the kubelet lists every pod whose containers have not all ended, with or without
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import grpc
-import grpc.aio
 import msgspec
 
-from gpudeck.errors import UnavailableError
-from gpudeck.kubelet import using
+from gpudeck.kubelet import podresources
 from gpudeck.kubelet.wire import podresources_pb2
 
 
@@ -33,26 +29,11 @@ class Pod(msgspec.Struct, frozen=True, order=True):
 
 async def pods(socket: Path) -> tuple[Pod, ...]:
     """List them by name. Raises UnavailableError when the kubelet does not answer."""
-    options = [("grpc.default_authority", "localhost")]
-    async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
-        ask: Any = channel.unary_unary(
-            using.METHOD,
-            request_serializer=podresources_pb2.ListPodResourcesRequest.SerializeToString,
-            response_deserializer=podresources_pb2.ListPodResourcesResponse.FromString,
-        )
-        try:
-            answer = await ask(
-                podresources_pb2.ListPodResourcesRequest(), timeout=using.CALL_SECONDS
-            )
-        except grpc.aio.AioRpcError as error:
-            raise UnavailableError(
-                f"the kubelet does not tell at {socket} what pods there are: {error.details()}",
-                reason="PodResourcesUnavailable",
-            ) from error
+    answer = await podresources.listed(socket, what="what pods there are")
     return tuple(sorted(map(_pod, answer.pod_resources), key=lambda pod: (pod.namespace, pod.name)))
 
 
-def _pod(found: Any) -> Pod:
+def _pod(found: podresources_pb2.PodResources) -> Pod:
     return Pod(
         namespace=found.namespace,
         name=found.name,

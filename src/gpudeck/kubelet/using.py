@@ -12,16 +12,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import grpc
-import grpc.aio
-
-from gpudeck.errors import UnavailableError
+from gpudeck.kubelet import podresources
 from gpudeck.kubelet.wire import podresources_pb2
-
-METHOD = "/v1.PodResourcesLister/List"
-CALL_SECONDS = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,20 +26,7 @@ class Used:
 
 async def used(socket: Path) -> Used:
     """Ask the kubelet. Raises UnavailableError when it does not answer."""
-    options = [("grpc.default_authority", "localhost")]
-    async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
-        ask: Any = channel.unary_unary(
-            METHOD,
-            request_serializer=podresources_pb2.ListPodResourcesRequest.SerializeToString,
-            response_deserializer=podresources_pb2.ListPodResourcesResponse.FromString,
-        )
-        try:
-            answer = await ask(podresources_pb2.ListPodResourcesRequest(), timeout=CALL_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            raise UnavailableError(
-                f"the kubelet does not tell at {socket} what containers use: {error.details()}",
-                reason="PodResourcesUnavailable",
-            ) from error
+    answer = await podresources.listed(socket, what="what containers use")
     return _read(answer)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from gpudeck.kubelet import deviceplugins, using
+from gpudeck.kubelet import deviceplugins, podresources
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 from gpudeck.kubelet.wire import podresources_pb2
 
@@ -93,7 +93,7 @@ class Kubelet:
             request_deserializer=podresources_pb2.ListPodResourcesRequest.FromString,
             response_serializer=podresources_pb2.ListPodResourcesResponse.SerializeToString,
         )
-        service, _, name = using.METHOD.strip("/").partition("/")
+        service, _, name = podresources.METHOD.strip("/").partition("/")
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(

@@ -20,7 +20,7 @@ import grpc.aio
 from tests.support import apiserver
 
 from gpudeck.api import resources
-from gpudeck.kubelet import using
+from gpudeck.kubelet import podresources
 from gpudeck.kubelet.wire import podresources_pb2
 
 WORKLOADS = {
@@ -53,7 +53,7 @@ class Kubelet:
             request_deserializer=podresources_pb2.ListPodResourcesRequest.FromString,
             response_serializer=podresources_pb2.ListPodResourcesResponse.SerializeToString,
         )
-        service, _, name = using.METHOD.strip("/").partition("/")
+        service, _, name = podresources.METHOD.strip("/").partition("/")
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service, {name: lister}),)
         )
