@@ -40,7 +40,7 @@ from gpudeck.controller.physicalgpu import holdings, occupancy
 from gpudeck.controller.physicalgpu import reconciler as gpu_reconciler
 from gpudeck.controller.settings import Settings
 from gpudeck.host import certificates
-from gpudeck.kube import reviewing, serving
+from gpudeck.kube import serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.electing import Elector
@@ -169,8 +169,7 @@ class Controller:
                 group.create_task(cache.run())
             group.create_task(self._node_groups.run(), name="nodegroups")
             group.create_task(self._recorder.run(), name="events")
-            group.create_task(self._health(), name="health")
-            group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._serve(), name="serving")
             group.create_task(self._admission(), name="admission")
             group.create_task(self._stand(), name="leading")
 
@@ -178,18 +177,12 @@ class Controller:
         own = (self._pods, self._gpus, self._claims, self._classes, self._device_classes)
         return (*own, self._nodes)
 
-    async def _health(self) -> None:
-        await serving.health(self._settings.health_port, lambda: "")
-
-    async def _metrics(self) -> None:
+    async def _serve(self) -> None:
         async def text() -> bytes:
             return self.metrics()
 
-        await serving.metrics(
-            self._settings.metrics_port,
-            text,
-            guard=reviewing.Guard(self._client, "/metrics"),
-            certificate=certificates.self_signed,
+        await serving.serve(
+            self._settings, self._client, text=text, certificate=certificates.self_signed
         )
 
     async def _admission(self) -> None:

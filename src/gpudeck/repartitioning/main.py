@@ -21,7 +21,7 @@ from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.resources import CONFIG_MAP, NODE
 from gpudeck.host import certificates, platform, rebooting
 from gpudeck.host.root import Root
-from gpudeck.kube import recording, reviewing, serving
+from gpudeck.kube import recording, serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.watching import Change
@@ -104,14 +104,14 @@ class Process:
             group.create_task(self._reporter.run(), name="condition")
             group.create_task(self._recorder.run(), name="events")
             group.create_task(self._steps(), name="steps")
-            group.create_task(serving.health(self._settings.health_port, self._hanging))
-            group.create_task(self._metrics(), name="metrics")
+            group.create_task(self._serve(), name="serving")
 
-    async def _metrics(self) -> None:
-        await serving.metrics(
-            self._settings.metrics_port,
-            metrics.text,
-            guard=reviewing.Guard(self._api, "/metrics"),
+    async def _serve(self) -> None:
+        await serving.serve(
+            self._settings,
+            self._api,
+            hanging=self._hanging,
+            text=metrics.text,
             certificate=certificates.self_signed,
         )
 
