@@ -52,9 +52,11 @@ def _figures(rounds: list[Sizes]) -> Iterator[Figure]:
         sizes = [each[name] for each in rounds]
         yield from _rows(name.replace(" ", "_").replace(",", ""), name, sizes)
     pod = [[each[name] for name in _POD if name in each] for each in rounds]
-    yield from _rows("plugin_adapter", "the pod nvidia-adapter", [_sum(each) for each in pod])
+    yield from _rows(
+        "plugin_adapter", "the pod nvidia-adapter", [processes.summed(each) for each in pod]
+    )
     together = [[each[name] for name in _NODE_SET if name in each] for each in rounds]
-    yield from _rows("node", "all of one node", [_sum(each) for each in together])
+    yield from _rows("node", "all of one node", [processes.summed(each) for each in together])
 
 
 def _rows(key: str, name: str, sizes: list[processes.Size]) -> Iterator[Figure]:
@@ -72,13 +74,3 @@ def _rows(key: str, name: str, sizes: list[processes.Size]) -> Iterator[Figure]:
             unit=unit,
             values=values,
         )
-
-
-def _sum(sizes: list[processes.Size]) -> processes.Size:
-    return processes.Size(
-        pss=sum(each.pss for each in sizes),
-        rss=sum(each.rss for each in sizes),
-        anonymous=sum(each.anonymous for each in sizes),
-        threads=sum(each.threads for each in sizes),
-        cpu_seconds=sum(each.cpu_seconds for each in sizes),
-    )

@@ -162,7 +162,6 @@ async def moment(true: Callable[[], Any]) -> float:
     return time.perf_counter()
 
 
-def sizes(program: Program) -> tuple[processes.Size, processes.Size | None]:
-    """What a program takes, and its library process if it has one."""
-    (child,) = program.children or [0]
-    return processes.size(program.pid), processes.size(child) if child else None
+def sizes(program: Program) -> list[processes.Size]:
+    """What a program takes, and then each of its children: that of the maker's library."""
+    return [processes.size(each) for each in (program.pid, *program.children)]

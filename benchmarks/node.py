@@ -32,6 +32,7 @@ START, CALLS_GROUP = "Device plugin mode: start and changes", "Device plugin mod
 MEMORY = "Device plugin mode: memory and idle CPU"
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 SMALL = "nvidia.com/mig-1g.10gb"
+_NODE_SET = ("device-plugin", "gfd", "features worker", "mig-manager")
 NODE_FEATURE = "gpu/nvidia-features-for-node-0"
 
 
@@ -242,31 +243,24 @@ async def footprint(host: hosts.Host) -> list[Figure]:
         ("features worker", ("features", "worker"), {}),
         ("features master", ("features", "master"), {"node-name": None, "host-root": None}),
         ("features gc", ("features", "gc"), {"node-name": None, "host-root": None}),
+        ("mig-manager", ("mig-manager",), {"pod-resources": host.kubelet.pod_resources}),
     )
+    on_node = []
     for name, words, options in commands:
         async with host.running(*words, **options) as program:
             await asyncio.sleep(SETTLED_SECONDS)
             before = hosts.sizes(program)
             await asyncio.sleep(IDLE_SECONDS)
             after = hosts.sizes(program)
-        found += _sizes(name, before[0], after[0])
-        if before[1] is not None and after[1] is not None:
+        if len(before) > 1:
+            found += _sizes(f"{name} alone", before[0], after[0])
             found += _sizes(f"{name}, its library process", before[1], after[1])
-            found += _sizes(f"{name}, both", _sum(before), _sum(after))
+        found += _sizes(name, processes.summed(before), processes.summed(after))
+        if name in _NODE_SET:
+            on_node.append((processes.summed(before), processes.summed(after)))
+    before, after = ([each[when] for each in on_node] for when in (0, 1))
+    found += _sizes("all of one node", processes.summed(before), processes.summed(after))
     return found
-
-
-def _sum(sizes: tuple[processes.Size, processes.Size | None]) -> processes.Size:
-    one, other = sizes
-    if other is None:
-        return one
-    return processes.Size(
-        pss=one.pss + other.pss,
-        rss=one.rss + other.rss,
-        anonymous=one.anonymous + other.anonymous,
-        threads=one.threads + other.threads,
-        cpu_seconds=one.cpu_seconds + other.cpu_seconds,
-    )
 
 
 def _sizes(name: str, before: processes.Size, after: processes.Size) -> Iterator[Figure]:

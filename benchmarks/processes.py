@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -60,6 +61,18 @@ def size(pid: int) -> Size:
         anonymous=rollup["Anonymous"],
         threads=int(fields[17]),
         cpu_seconds=cpu_seconds(pid),
+    )
+
+
+def summed(sizes: Iterable[Size]) -> Size:
+    """What several processes take together."""
+    known = list(sizes)
+    return Size(
+        pss=sum(each.pss for each in known),
+        rss=sum(each.rss for each in known),
+        anonymous=sum(each.anonymous for each in known),
+        threads=sum(each.threads for each in known),
+        cpu_seconds=sum(each.cpu_seconds for each in known),
     )
 
 

@@ -60,6 +60,9 @@ def tables(results: Results) -> str:
 ORDER = (
     "Calls of the kubelet, ms",
     "Start",
+    "Device plugin mode: start and changes",
+    "Device plugin mode: calls, ms",
+    "Device plugin mode: memory and idle CPU",
     "Pods",
     "Memory and idle CPU",
     "Scale",
