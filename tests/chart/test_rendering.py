@@ -45,6 +45,37 @@ def test_the_crds_come_first() -> None:
             ],
             ['id "10de" is listed twice'],
         ),
+        (["mig.strategy=some"], ["mig/strategy", "single"]),
+        (["devicePlugin.config.name=Bad_Name"], ["devicePlugin/config/name"]),
+        (["nodeGroups[0].name=a", "nodeGroups[0].gpu.sharing=MIG"], ["selector"]),
+        (
+            [
+                "nodeGroups[0].name=a",
+                "nodeGroups[0].selector.matchLabels.pool=a",
+                "nodeGroups[0].gpu.sharing=MPS",
+            ],
+            ["nodeGroups/0/gpu/sharing", "TimeSlicing"],
+        ),
+        (
+            [
+                "nodeGroups[0].name=a",
+                "nodeGroups[0].selector.matchLabels.pool=a",
+                "nodeGroups[0].gpu.sharing=Exclusive",
+                "nodeGroups[1].name=a",
+                "nodeGroups[1].selector.matchLabels.pool=b",
+                "nodeGroups[1].gpu.sharing=Exclusive",
+            ],
+            ['nodeGroups: name "a" is listed twice'],
+        ),
+        (
+            [
+                "nodeGroups[0].name=a",
+                "nodeGroups[0].selector.matchLabels.pool=a",
+                "nodeGroups[0].gpu.sharing=Exclusive",
+                "nodeGroups[0].gpu.mig.partedConfig=all-1g.5gb",
+            ],
+            ["nodeGroups[0].gpu.mig", "sharing is Exclusive"],
+        ),
         (
             [
                 "dra.enabled=true",

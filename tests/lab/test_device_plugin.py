@@ -16,7 +16,8 @@ import pytest
 from tests.support.lab import ROOT, Lab, Object, is_ready, pod
 
 NODE, NAMESPACE = "node-0", "kube-system"
-SLICING = ROOT / "examples" / "10-time-slicing"
+SLICING = ROOT / "examples" / "12-time-slicing"
+GROUPS = ROOT / "examples" / "13-node-groups"
 CONFIG = "nvidia.com/device-plugin.config"
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 
@@ -44,14 +45,14 @@ def one_node() -> Iterator[Lab]:
             found.lab("down")
 
 
-def install(lab: Lab, *values: str) -> None:
-    wanted = (
+def install(lab: Lab, *options: str) -> None:
+    values = (
         "dra.enabled=false",
         "mig.strategy=mixed",
         "devicePlugin.config.name=nvidia-time-slicing-config",
-        *values,
     )
-    lab.lab("install", "--namespace", NAMESPACE, *(f"--set={each}" for each in wanted))
+    words = (f"--set={each}" for each in values)
+    lab.lab("install", "--namespace", NAMESPACE, *words, *options)
 
 
 def allocatable(lab: Lab) -> dict[str, int]:
@@ -166,7 +167,7 @@ def test_a_node_group_slices_its_nodes_and_gives_them_back(lab: Lab) -> None:
     lab.apply(DEFINITION)
     try:
         lab.kubectl("wait", "--for=condition=Established", "crd/nodegroups.deckhouse.io")
-        lab.apply(node_group(sharing="TimeSlicing", timeSlicing={"partitionCount": 3}))
+        lab.kubectl("apply", "-f", str(GROUPS / "nodegroup.yaml"))
         lab.kubectl("label", "node", NODE, f"{GROUP}=gpus")
         offers(lab, whole=12, shared=0)
         assert labels_of(lab)["node.deckhouse.io/device-gpu.config"] == "TimeSlicing"
@@ -193,6 +194,16 @@ def test_a_node_group_slices_its_nodes_and_gives_them_back(lab: Lab) -> None:
     offers(lab, whole=4, shared=0)
     assert "node.deckhouse.io/gpu" not in labels_of(lab)
     labelled(lab, gpu_replicas="1")
+
+
+def test_a_group_of_the_chart_does_so_by_label(lab: Lab) -> None:
+    lab.kubectl("label", "node", NODE, "pool=gpus")
+    try:
+        install(lab, "--values", str(GROUPS / "values.yaml"))
+        offers(lab, whole=12, shared=0)
+    finally:
+        lab.kubectl("label", "node", NODE, "pool-")
+    offers(lab, whole=4, shared=0)
 
 
 def test_what_the_controller_made_goes_with_the_release(lab: Lab) -> None:

@@ -14,6 +14,11 @@ cards = Gauge("gpudeck_controller_cards", "PhysicalGPUs by phase.", ["phase"], r
 gpu_classes = Gauge(
     "gpudeck_controller_gpu_classes", "GPUClasses by readiness.", ["ready"], registry=registry
 )
+refused_groups = Gauge(
+    "gpudeck_controller_refused_node_groups",
+    "Groups of nodes that cannot be read and stay as they were.",
+    registry=registry,
+)
 waiting = Gauge(
     "gpudeck_controller_waiting_keys", "Keys that wait in a queue.", ["queue"], registry=registry
 )

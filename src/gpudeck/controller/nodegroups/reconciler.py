@@ -132,6 +132,7 @@ class NodeGroups:
             if self._told.get(name) is None or str(self._told[name]) != str(error):
                 self._tell(name, error)
         self._told = problems
+        metrics.refused_groups.set(len(problems))
         self._add_all()
 
     def _tell(self, name: str, error: errors.InvalidError) -> None:
