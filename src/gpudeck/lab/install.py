@@ -23,8 +23,9 @@ from gpudeck.lab.state import Lab
 RELEASE = "gpudeck"
 NAMESPACE = "gpudeck-system"
 ADAPTERS = {"nvidia": "nvidia-adapter"}
-PLUGINS = {"nvidia": "nvidia-device-plugin-default"}
-"""The same in device plugin mode."""
+PLUGINS = {"nvidia": "nvidia-device-plugin"}
+"""The same in device plugin mode, where each group of nodes has a DaemonSet of its own."""
+COMPONENT = "app.kubernetes.io/component"
 ROLLOUT_SECONDS = 180.0
 STEPS = 3
 _POLL_SECONDS = 0.5
@@ -162,16 +163,24 @@ def _last_words(target: Target, pods: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def unready(workloads: Sequence[Mapping[str, Any]], expected: Mapping[str, int]) -> list[str]:
-    """Say for each workload that is not rolled out how far it is: `name 1/2`."""
-    there = {workload["metadata"]["name"] for workload in workloads}
-    said = [f"{name} 0/{wanted}" for name, wanted in expected.items() if name not in there]
+    """Say for each workload that is not rolled out how far it is: `name 1/2`.
+
+    `expected` is how many pods each component must have, perhaps of several workloads.
+    """
+    said = {}
+    total = dict.fromkeys(expected, 0)
     for workload in workloads:
-        name = workload["metadata"]["name"]
+        name, labels = workload["metadata"]["name"], workload["metadata"].get("labels", {})
         ready, wanted, current = counts(workload)
-        wanted = max(wanted, expected.get(name, 0))
+        component = labels.get(COMPONENT)
+        if component in total:
+            total[component] += ready
         if not current or ready < wanted:
-            said.append(f"{name} {ready}/{wanted}")
-    return said
+            said[name] = f"{name} {ready}/{wanted}"
+    for component, ready in total.items():
+        if ready < expected[component]:
+            said.setdefault(component, f"{component} {ready}/{expected[component]}")
+    return list(said.values())
 
 
 def counts(workload: Mapping[str, Any]) -> tuple[int, int, bool]:

@@ -253,6 +253,9 @@ async def test_a_quiet_world_is_not_written_to() -> None:
         async with leader(server):
             await server.until(lambda: known(server).get(CONFIG) == "TimeSlicing")
             await server.until(lambda: "gpu-feature-discovery-gpus" in names(server))
+            await server.until(
+                lambda: labels.ACTIVE_MODE in server.objects(NODE)["node-0"]["metadata"]["labels"]
+            )
         before = {
             key: each["metadata"]["resourceVersion"]
             for kind in (NODE, DAEMON_SET, CONFIG_MAP)

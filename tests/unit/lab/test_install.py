@@ -12,7 +12,11 @@ from gpudeck.lab.state import Lab, Node
 def daemon_set(*, ready: int, wanted: int, updated: int, observed: int = 1) -> dict[str, Any]:
     return {
         "kind": "DaemonSet",
-        "metadata": {"name": "nvidia-adapter", "generation": 1},
+        "metadata": {
+            "name": "nvidia-adapter",
+            "generation": 1,
+            "labels": {install.COMPONENT: "nvidia-adapter"},
+        },
         "status": {
             "observedGeneration": observed,
             "numberReady": ready,
@@ -59,8 +63,14 @@ def test_machines_call_for_adapters_of_their_maker() -> None:
 
 
 def test_a_daemon_set_that_the_controller_has_not_made_yet_is_waited_for() -> None:
-    expected = {"nvidia-device-plugin-default": 1}
-    assert install.unready([], expected) == ["nvidia-device-plugin-default 0/1"]
+    expected = {"nvidia-device-plugin": 1}
+    assert install.unready([], expected) == ["nvidia-device-plugin 0/1"]
+
+
+def test_pods_of_all_groups_of_nodes_count() -> None:
+    groups = [daemon_set(ready=1, wanted=1, updated=1), daemon_set(ready=1, wanted=1, updated=1)]
+    assert install.unready(groups, {"nvidia-adapter": 2}) == []
+    assert install.unready(groups, {"nvidia-adapter": 3}) == ["nvidia-adapter 2/3"]
 
 
 def test_the_lab_names_its_image_and_its_host_root() -> None:

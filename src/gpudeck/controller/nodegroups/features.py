@@ -42,7 +42,11 @@ class Features:
             if meta.name == PREFIX + node and not is_discovered(node):
                 await self._delete(meta.name, meta.uid)
 
-    async def _delete(self, name: str, uid: str | None) -> None:
+    async def forget(self, node: str) -> None:
+        """Delete that of one node."""
+        await self._delete(PREFIX + node)
+
+    async def _delete(self, name: str, uid: str | None = None) -> None:
         try:
             await self._client.delete(NODE_FEATURE, name, namespace=self._namespace, uid=uid)
         except (errors.NotFoundError, errors.ConflictError):

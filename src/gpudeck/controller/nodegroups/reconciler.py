@@ -26,7 +26,8 @@ from gpudeck.kube.queueing import Queue
 from gpudeck.kube.watching import Change
 
 _WORKLOADS, _FEATURES = "", "/"
-"""The keys of all objects of groups, and of labels that nobody speaks for; others are nodes."""
+"""The keys of all objects of groups, and of labels that nobody speaks for, of all nodes or, with
+its name, of one; others are nodes."""
 LEFT_SECONDS = 15.0
 """How long after a node left all groups its gpu-feature-discovery may still write."""
 _log = logs.get(__name__)
@@ -99,19 +100,30 @@ class NodeGroups:
 
     async def reconcile(self, key: str) -> None:
         """Bring a node's labels, or the objects of all groups, about."""
+        try:
+            await self._reconcile(key)
+        except errors.ForbiddenError as error:
+            # Rights may come later, and no other event would let us try again.
+            raise errors.UnavailableError(error.message, reason=error.reason) from error
+
+    async def _reconcile(self, key: str) -> None:
         if not self._served.is_synced or self._read_epoch != self._served.epoch:
             return  # A node would be taken out of a group that is not known yet.
         if key == _WORKLOADS:
             await self._keep_workloads()
         elif key == _FEATURES:
             await self._features.sweep(self._is_discovered)
+        elif key.startswith(_FEATURES):
+            node = key.removeprefix(_FEATURES)
+            if not self._is_discovered(node):
+                await self._features.forget(node)
         else:
             await self._keep_labels(key)
 
     def _node_changed(self, change: Change[Node]) -> None:
         self.queue.add(change.key)
         if not self._is_discovered(change.key):
-            self.queue.add(_FEATURES, LEFT_SECONDS)
+            self.queue.add(_FEATURES + change.key, LEFT_SECONDS)
 
     def _template_changed(self, _: Change[ConfigMap]) -> None:
         self._groups_changed()
@@ -176,14 +188,20 @@ class NodeGroups:
             self._report.refused(_reference(CONFIG_MAP, meta), error.reason, error.message)
             raise
         wanted = workloads.wanted(templates, self._world, self._namespace, owner)
+        failed: list[errors.GpudeckError] = []
         for (resource, _), body in wanted.items():
-            await self._apply(resource, body)
+            try:
+                await self._apply(resource, body)
+            except errors.GpudeckError as error:
+                failed.append(error)  # The other groups go on.
         kept = self._world.unreadable()
         for resource, cache in self._made.items():
             for made in list(cache.objects.values()):
                 key = (made.metadata.labels or {}).get(labels.NODE_GROUP)
                 if (resource, made.metadata.name) not in wanted and key not in kept:
                     await self._delete(resource, made.metadata)
+        if failed:
+            raise next((each for each in failed if _may_pass(each)), failed[0])
 
     async def _apply(self, resource: Resource, body: workloads.Object) -> None:
         """Applied at every cause: what is as it must be already is not written by the server."""
@@ -226,6 +244,10 @@ class NodeGroups:
             return  # The Node is gone; one that is made anew comes by the watch.
         metrics.writes.labels(NODE.kind).inc()
         _log.info("Labelled node", node=name, group=wanted.get(labels.NODE_GROUP))
+
+
+def _may_pass(error: errors.GpudeckError) -> bool:
+    return isinstance(error, errors.RetryableError | errors.ForbiddenError)
 
 
 def _reference(resource: Resource, meta: ObjectMeta) -> ObjectReference:
