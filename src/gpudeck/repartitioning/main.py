@@ -217,14 +217,16 @@ class Process:
     async def _look_again(self, name: str) -> None:
         traces = self._traces
         pods = await self._pods()
-        self._look = await looking.look(self._place, name, self._finder(name), pods)
+        find = await self._finder(name)
+        self._look = await looking.look(self._place, name, find, pods)
         self._looked, self._looked_at = time.monotonic(), traces
 
     async def _apply(self, name: str) -> None:
         """Change the cards, and look at them anew before anything is made of it."""
+        find = await self._finder(name)
         pods = await listing.pods(Path(self._settings.pod_resources))
         with metrics.apply_seconds.time():
-            self._failures = await looking.apply(self._place, self._finder(name), pods)
+            self._failures = await looking.apply(self._place, find, pods)
         metrics.changes.labels("failed" if self._failures else "success").inc()
         self._look, self._failed = None, time.monotonic()
 
@@ -243,21 +245,25 @@ class Process:
             self._failures = (looking.Failure(error.reason, error.message),)
             self._failed = time.monotonic()
 
-    def _finder(self, name: str) -> looking.Find:
+    async def _finder(self, name: str) -> looking.Find:
+        """Read the ConfigMaps now: whoever labels a node has written the config just before."""
+        settings = self._settings
+        named = await self._source(settings.config_map, is_needed=True)
+        grouped = await self._source(settings.group_config_map)
+        shipped = await self._source(settings.default_config_map)
+
         def find(cards: Sequence[records.CardState]) -> sources.Found:
-            settings = self._settings
-            named = self._sources(settings.config_map, is_needed=True)
-            grouped = self._sources(settings.group_config_map)
-            shipped = self._sources(settings.default_config_map)
             return sources.find(name, (*named, *grouped), shipped, cards)
 
         return find
 
-    def _sources(self, name: str, *, is_needed: bool = False) -> tuple[sources.Source, ...]:
+    async def _source(self, name: str, *, is_needed: bool = False) -> tuple[sources.Source, ...]:
         if not name:
             return ()
-        found = next(iter(self._maps[name].objects.values()), None)
-        text = (found.data or {}).get(configs.KEY) if found is not None else None
+        text: str | None = None
+        with contextlib.suppress(errors.NotFoundError):
+            found = await self._api.get(CONFIG_MAP, name, ConfigMap, namespace=self._namespace)
+            text = (found.data or {}).get(configs.KEY)
         return (sources.Source(name, text, is_needed),)
 
 

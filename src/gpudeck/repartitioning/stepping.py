@@ -147,9 +147,11 @@ def _refused(at: Situation, look: Look, error: errors.GpudeckError) -> Step:
     elif record is not None and record.config == look.name:
         # What it was before is kept; whether it is so now, nobody knows.
         wish = nodes.Wish(record=record, state=progress.State.PENDING)
-    act = Act.LOOK if at.age >= LATER_SECONDS else Act.NOTHING
+    # A driver that comes leaves traces, which bring another look at once.
+    pause = LATER_SECONDS if record is not None and record.is_under_way else AGAIN_SECONDS
+    act = Act.LOOK if at.age >= pause else Act.NOTHING
     said = Said("False", error.reason, error.message)
-    return Step(wish=wish, said=said, act=act, pause=LATER_SECONDS)
+    return Step(wish=wish, said=said, act=act, pause=pause)
 
 
 def _open(at: Situation, look: Look) -> Step:

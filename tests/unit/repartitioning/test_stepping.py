@@ -189,7 +189,8 @@ def test_a_driver_that_is_away_disturbs_nobody() -> None:
     assert found.wish.record is not None
     assert not found.wish.record.is_under_way
     assert (found.wish.state, found.act) == (State.PENDING, Act.NOTHING)
-    assert stepping.step(at(record(Phase.DONE), look=away, age=11.0)).act is Act.LOOK
+    assert stepping.step(at(record(Phase.DONE), look=away, age=61.0)).act is Act.LOOK
+    assert stepping.step(at(record(Phase.CHANGING), look=away, age=11.0)).act is Act.LOOK
 
 
 def test_a_record_survives_the_node_and_another_version_is_begun_anew() -> None:
