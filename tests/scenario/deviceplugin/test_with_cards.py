@@ -123,6 +123,53 @@ async def test_links_are_made_by_a_hook_that_was_put_on_the_node(
     assert os.access(installed, os.X_OK)
 
 
+STRATEGIES = """\
+version: v1
+flags:
+  plugin: {{deviceListStrategy: [{}], passDeviceSpecs: true, deviceIDStrategy: index}}
+"""
+
+
+async def use(world: World, name: str, strategy: str) -> None:
+    """Have a config in force that tells containers of their cards so."""
+    world.configure(**{name: STRATEGIES.format(strategy)})
+    world.label(name)
+    await world.offers(gpu=4)
+    await world.until(lambda: f"config {name} " in (world.condition() or {}).get("message", ""))
+
+
+async def test_containers_are_told_of_their_cards_without_cdi(
+    program: Program, stopped: World, bench: benches.NvidiaBench
+) -> None:
+    card, folder = bench.machine.cards[2].uuid, "/var/run/nvidia-container-devices"
+    await use(stopped, "by-variable", "envvar")
+    answer = await stopped.kubelet.allocate(GPU, card)
+    nodes = {each.container_path for each in answer.devices}
+    assert {"/dev/nvidia2", "/dev/nvidiactl"} <= nodes
+    assert "/dev/nvidia1" not in nodes
+    assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": "2"}
+    assert not answer.mounts
+    await use(stopped, "by-mounts", "volume-mounts")
+    answer = await stopped.kubelet.allocate(GPU, card)
+    assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": folder}
+    assert [(each.container_path, each.host_path) for each in answer.mounts] == [
+        (f"{folder}/2", "/dev/null")
+    ]
+    assert not answer.cdi_devices
+    assert not answer.annotations
+
+
+async def test_containers_are_told_of_their_cards_by_annotations_of_cdi(
+    program: Program, stopped: World, bench: benches.NvidiaBench
+) -> None:
+    await use(stopped, "by-annotation", "cdi-annotations")
+    answer = await stopped.kubelet.allocate(GPU, bench.machine.cards[2].uuid)
+    ((name, value),) = answer.annotations.items()
+    assert name.startswith("cdi.k8s.io/nvidia-device-plugin_")
+    assert value == "k8s.device-plugin.nvidia.com/gpu=2"
+    assert device_nodes(stopped, "2")[0] == "/dev/nvidia2"
+
+
 async def test_a_plugin_that_is_killed_offers_the_same_when_it_is_back(
     program: Program, stopped: World
 ) -> None:
