@@ -132,6 +132,15 @@ async def rules(client: Client) -> Served:
 async def _cordon(
     client: Client, served: Served, card: Card, *, reason: str, evict: bool
 ) -> Outcome:
+    if card.is_told and not card.devices:
+        raise errors.InvalidError(
+            f"CARD: {card.name} is handed out by the device plugin of {card.node}, and a "
+            "DeviceTaintRule keeps off claims alone; allowed: cards of nodes in DRA mode; "
+            "`kubectl cordon` keeps pods off the whole node",
+            reason="CardOfDevicePlugin",
+            field="CARD",
+            allowed="cards of nodes in DRA mode",
+        )
     made = []
     for device in devices(card):
         body = rule(card, device, reason=reason, evict=evict)

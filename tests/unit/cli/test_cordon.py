@@ -195,6 +195,17 @@ async def test_a_partition_is_refused_with_the_name_of_its_card(server: ApiServe
     assert f"is a partition of {NAME}; a card is cordoned as a whole" in result.stderr
 
 
+async def test_a_card_of_a_device_plugin_is_refused(server: ApiServer) -> None:
+    given = cuttable()
+    given["status"]["extendedResources"] = [{"resource": "nvidia.com/gpu", "devices": 1}]
+    server.put(PHYSICAL_GPU, given)
+    result = await run(server, "cordon", NAME)
+    assert result.exit_code == 2
+    assert f"{NAME} is handed out by the device plugin of node-0" in result.stderr
+    assert not server.objects(DEVICE_TAINT_RULE)
+    assert (await run(server, "uncordon", NAME)).exit_code == 0
+
+
 async def test_an_api_server_without_the_kind_is_said_to_be_so(server: ApiServer) -> None:
     server.served.discard((DEVICE_TAINT_RULE.group, DEVICE_TAINT_RULE.plural))
     result = await run(server, "cordon", NAME)
