@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.scenario.dra.conftest import NODE, World
 from tests.scenario.dra.standins import card, device, sick
-from tests.support import apistore
+from tests.support import apistore, gpus
 
 from gpudeck.adapter.v1 import adapter_pb2
-from gpudeck.api import resources
+from gpudeck.api import labels, resources
 from gpudeck.api.meta import Meta
 from gpudeck.dra import publishing, rehearsing, reporting
 from gpudeck.kubelet import registering
@@ -216,6 +216,31 @@ async def test_the_status_of_a_card_says_what_the_adapter_says(world: World) -> 
     }
     owners = world.api.owners(resources.PHYSICAL_GPU, name_of(0))
     assert {"gpudeck-adapter", "gpudeck-dra-plugin"} <= set(owners)
+
+
+async def test_the_word_of_a_device_plugin_ends_with_its_mode(world: World) -> None:
+    holder = {"namespace": "t", "pod": "p", "container": "c", "resource": "r", "device": "d"}
+    said = {
+        "metadata": {"name": name_of(0)},
+        "status": {
+            "extendedResources": [{"resource": "nvidia.com/gpu", "devices": 1}],
+            "occupancy": {"plugin": [holder]},
+            "conditions": [gpus.condition("Published", "True", reason="OfferedByDevicePlugin")],
+        },
+    }
+    add_physical_gpu(world, 0)
+    await world.until(lambda: reported(world, 0))
+    async with world.api.client() as client:
+        state = {"metadata": said["metadata"], "status": {"occupancy": {"state": "Full"}}}
+        for body, manager in ((said, labels.MANAGER_PUBLISHER), (state, labels.MANAGER_CONTROLLER)):
+            await client.apply(
+                resources.PHYSICAL_GPU, body, Meta, manager=manager, subresource="status"
+            )
+    status = await world.until(
+        lambda: "extendedResources" not in reported(world, 0) and reported(world, 0)
+    )
+    assert status["occupancy"] == {"state": "Full"}
+    assert verdicts(status)["Published"] == ("True", "Published")
 
 
 async def test_a_verdict_reaches_the_status_and_the_kubelet(world: World) -> None:
