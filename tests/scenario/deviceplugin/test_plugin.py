@@ -96,6 +96,18 @@ async def test_a_card_that_a_pod_holds_whole_is_not_shared_before_the_pod_ends(
     await world.offers(gpu_shared=16)
 
 
+async def test_nothing_is_offered_before_the_kubelet_tells_what_pods_hold(stopped: World) -> None:
+    hidden = stopped.folder / "hidden.sock"
+    stopped.kubelet.pod_resources.rename(hidden)
+    stopped.kubelet.held = {GPU: [CARD.format(2)]}
+    stopped.label("slice-4")
+    await stopped.start()
+    await stopped.until((stopped.folder / "cdi/k8s.device-plugin.nvidia.com-gpu.json").exists)
+    assert not any(map(stopped.kubelet.allocatable, (GPU, SHARED)))
+    hidden.rename(stopped.kubelet.pod_resources)
+    await stopped.offers(gpu=0, gpu_shared=12)
+
+
 async def test_what_was_handed_out_a_moment_ago_counts_as_held(world: World) -> None:
     await world.kubelet.allocate(GPU, CARD.format(3))
     world.label("slice-4")
