@@ -13,7 +13,10 @@ from tests.lab.test_device_plugin import NAMESPACE, NODE, SHARED, WHOLE, offers,
 from tests.lab.test_restarts import containers
 from tests.support.lab import Lab, is_ready, pod
 
+from gpudeck.cdi import plugins
+
 ROUNDS = 100 if os.environ.get("GPUDECK_SOAK") else 3
+CDI = "/var/run/cdi"
 CONFIG = "nvidia.com/device-plugin.config"
 KILL = "pkill -KILL -o -f '[/]usr/bin/gpudeck device-plugin'"
 RESTART_SECONDS = 120
@@ -152,19 +155,41 @@ def test_a_container_that_starts_again_finds_its_share_after_the_config_has_chan
     lab.kubectl("label", "node", NODE, f"{CONFIG}=slice-4", "--overwrite")
     try:
         offers(lab, shared=16, whole=0)
-        lab.apply(pod("sharer", limits={SHARED: 1}, restartPolicy="Always"))
+        short = ("gpu-burn", "15")  # It ends by itself, and is started again.
+        lab.apply(pod("sharer", limits={SHARED: 1}, command=short, restartPolicy="Always"))
         lab.running("sharer")
         card, before = set(lab.cards_inside("sharer")), containers(lab, "sharer")
         lab.kubectl("label", "node", NODE, f"{CONFIG}-")
         offers(lab, whole=3, shared=0)
-        lab.kubectl("exec", "sharer", "--", "kill", "1", check=False)
         lab.eventually("another container", lambda: containers(lab, "sharer").isdisjoint(before))
-        lab.running("sharer")
-        assert set(lab.cards_inside("sharer")) == card
+        lab.eventually("it has its card", lambda: set(lab.cards_inside("sharer")) == card)
     finally:
         lab.kubectl("label", "node", NODE, f"{CONFIG}-", check=False)
         lab.delete("pod", "sharer")
     offers(lab, whole=4)
+
+
+def test_the_runtime_reads_a_device_anew_that_it_knows_and_that_has_changed(lab: Lab) -> None:
+    offers(lab, whole=4)
+    lab.apply(pod("before", limits={WHOLE: 4}))
+    lab.running("before")
+    assert "PROBE" not in lab.kubectl("exec", "before", "--", "env")
+    lab.delete("pod", "before")
+    file, fresh = f"{CDI}/{plugins.file_name('gpu')}", f"{CDI}/.probe.tmp"
+    known = '"NVIDIA_VISIBLE_DEVICES=void"'
+    change = f"""sed 's/{known}/{known},"PROBE=1"/' {file} > {fresh} && mv {fresh} {file}"""
+    lab.lab("shell", NODE, "--", "sh", "-c", change)
+    lab.apply(pod("after", limits={WHOLE: 4}))
+    lab.running("after")
+    assert "PROBE=1" in lab.kubectl("exec", "after", "--", "env")
+    lab.lab("shell", NODE, "--", "sh", "-c", KILL, check=False)
+    lab.eventually("the plugin has written its own", lambda: "PROBE" not in read(lab, file))
+    lab.delete("pod", "after")
+
+
+def read(lab: Lab, path: str) -> str:
+    """A file of the node."""
+    return lab.lab("shell", NODE, "--", "cat", path)
 
 
 def test_the_plugin_is_ready_after_all_that(lab: Lab) -> None:
