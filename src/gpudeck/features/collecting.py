@@ -34,6 +34,10 @@ class Collector:
         self._api = api
         self._nodes = Cache(api, NODE, Meta, keep=_name)
         self._features = Cache(api, NODE_FEATURE, Meta, keep=_name)
+        self._labels: set[str] = set()
+        """What labels say of the names of all Nodes."""
+        self._of: dict[str, set[str]] = {}
+        """Keys of NodeFeatures by that."""
         self._queue = Queue("gc")
 
     async def run(self) -> None:
@@ -68,23 +72,32 @@ class Collector:
                 self._queue.add(key)
 
     def _node_changed(self, change: Change[Meta]) -> None:
+        label = names.node_label(change.key)
         if change.new is not None:
+            self._labels.add(label)
             return
-        gone = names.node_label(change.key)
-        for key, found in self._features.objects.items():
-            if _node_of(found) == gone:
-                self._queue.add(key)
+        self._labels.discard(label)
+        for key in self._of.get(label, ()):
+            self._queue.add(key)
 
     def _feature_changed(self, change: Change[Meta]) -> None:
+        for found, is_there in ((change.old, False), (change.new, True)):
+            node = _node_of(found) if found is not None else None
+            if not node:
+                continue  # Without the label it speaks of no node, and is none of ours.
+            keys = self._of.setdefault(node, set())
+            (keys.add if is_there else keys.discard)(change.key)
+            if not keys:
+                del self._of[node]
         if change.new is not None:
             self._queue.add(change.key)
 
     async def _reconcile(self, key: str) -> None:
+        # Most are right as they are, and others must have a turn between them.
+        await asyncio.sleep(0)
         found = self._features.objects.get(key)
         node = _node_of(found) if found is not None else None
-        if found is None or not node:
-            return  # Without the label it speaks of no node, and is none of ours.
-        if any(names.node_label(name) == node for name in self._nodes.objects):
+        if found is None or not node or node in self._labels:
             return
         if await self._exists(node):
             return
@@ -101,6 +114,9 @@ class Collector:
         _log.info("Deleted the features of a node that is gone", node=node, name=key)
 
     async def _exists(self, node: str) -> bool:
+        if len(node) == names.LABEL_VALUE_LENGTH:  # Perhaps cut: then no Node has that name.
+            nodes = await self._api.list(NODE, Meta)
+            return any(names.node_label(each.metadata.name) == node for each in nodes.items)
         try:
             await self._api.get(NODE, node, Meta)
         except errors.NotFoundError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import Iterable
 from typing import Any
 
 import gpudeck
@@ -52,6 +52,8 @@ from gpudeck.kube.queueing import Queue
 from gpudeck.kube.recording import Recorder
 from gpudeck.kube.watching import Change
 
+GROUP_SECONDS = 0.5
+"""How long changes of a group's nodes are gathered before they are written."""
 REPEAT_SECONDS = 1.0
 """Shortest time between two equal writes, lest one who also keeps a label gets a storm."""
 _log = logs.get(__name__)
@@ -73,6 +75,7 @@ class Master:
         self._rules = Cache(api, NODE_FEATURE_RULE, NodeFeatureRule)
         self._groups = Cache(api, NODE_FEATURE_GROUP, NodeFeatureGroup)
         self._present = presence.Presence(given.absent_seconds)
+        self._membership = grouping.Membership()
         self._named = deciding.named(())
         self._names: dict[str, str] = {}
         """Names of Nodes by what a label says of them, which may be shorter."""
@@ -185,18 +188,16 @@ class Master:
             self._names.pop(label, None)
             metrics.refused.dec(len(self._told.pop(change.key, ())))
             self._written.pop(change.key, None)
+            self._write_groups(self._membership.gone(change.key))
             return
         self._names[label] = change.key
         self._queue.add(change.key)
-        if change.old is None:
-            self._add_groups()
 
     def _feature_changed(self, change: Change[PackedFeature]) -> None:
         now = asyncio.get_running_loop().time()
         for label in self._present.change(change.key, change.old, change.new, now):
             if label in self._names:
                 self._queue.add(self._names[label])
-        self._add_groups()
 
     def _rule_changed(self, _change: Change[NodeFeatureRule]) -> None:
         self._named = deciding.named(self._rules.objects.values())
@@ -204,19 +205,27 @@ class Master:
             self._queue.add(name)
 
     def _group_changed(self, change: Change[NodeFeatureGroup]) -> None:
-        if change.new is not None:
+        if change.new is None:
+            self._membership.end(change.key)
+        else:
             self._group_queue.add(change.key)
 
-    def _add_groups(self) -> None:
-        for key in self._groups.objects:
-            self._group_queue.add(key, 0.5)
+    def _write_groups(self, keys: Iterable[str]) -> None:
+        """Soon, since one change of a cluster changes several nodes of a group."""
+        for key in keys:
+            self._group_queue.add(key, GROUP_SECONDS)
 
     async def _reconcile(self, name: str) -> float | None:
+        # Many nodes may be right as they are, and the lease must be renewed between them.
+        await asyncio.sleep(0)
         node = self._nodes.objects.get(name)
         if node is None:
             return None
         now = asyncio.get_running_loop().time()
         features, again = self._held(name)
+        if self._groups.objects:
+            known = deciding.known(deciding.ordered(features, self._namespace))
+            self._write_groups(self._membership.changed(name, known))
         policy = settings.policy(self._settings)
         wanted = deciding.wanted(features, self._named, self._namespace, policy)
         if not policy.allows_overwrite:
@@ -303,8 +312,14 @@ class Master:
         group = self._groups.objects.get(key)
         if group is None:
             return
+        if self._membership.begin(key, group):
+            for name in list(self._nodes.objects):
+                await asyncio.sleep(0)
+                if name in self._nodes.objects:
+                    self._membership.ask(key, name, self._known(name))
+            self._membership.whole(key)
         try:
-            status = grouping.status([name async for name in self._members(group)])
+            status = self._membership.status(key)
         except errors.InvalidError as error:
             about = ObjectReference(
                 api_version=NODE_FEATURE_GROUP.api_version,
@@ -317,7 +332,7 @@ class Master:
                 about, reason="FeatureRefused", message=error.message, warning=True
             )
             return
-        if status == group.status or self._settings.no_publish:
+        if status in (None, group.status) or self._settings.no_publish:
             return
         meta = ObjectMeta(name=group.metadata.name, namespace=group.metadata.namespace)
         with contextlib.suppress(errors.NotFoundError):
@@ -329,13 +344,6 @@ class Master:
                 subresource="status",
             )
             metrics.writes.labels("group").inc()
-
-    async def _members(self, group: NodeFeatureGroup) -> AsyncIterator[str]:
-        """The group's nodes; other tasks get a turn after each one."""
-        for name in list(self._nodes.objects):
-            await asyncio.sleep(0)
-            if grouping.is_member(group, self._known(name)):
-                yield name
 
     def _known(self, name: str) -> Known:
         features, _ = self._held(name)

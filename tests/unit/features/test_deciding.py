@@ -6,20 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.nodefeatures import (
     Attributes,
     Features,
     NodeFeature,
-    NodeFeatureGroup,
     NodeFeatureRule,
     NodeFeatureSpec,
 )
-from gpudeck.errors import InvalidError
-from gpudeck.features import deciding, grouping, packing, presence
-from gpudeck.features.known import Known
+from gpudeck.features import deciding, packing, presence
 from gpudeck.features.permitting import Policy
 
 OWN = "gpudeck-system"
@@ -137,19 +133,3 @@ def test_a_node_without_any_is_left_alone_after_the_start() -> None:
     held.begin(1000)
     assert held.patience(1010) == 20
     assert held.patience(1030) is None
-
-
-def test_a_group_lists_its_nodes_or_says_what_is_wrong() -> None:
-    def group(op: str) -> NodeFeatureGroup:
-        terms = [{"feature": "a.b", "matchExpressions": {"from": {"op": op}}}]
-        rules = [{"name": "x", "matchFeatures": terms}]
-        return msgspec.convert(
-            {"metadata": {"name": "g"}, "spec": {"featureGroupRules": rules}}, NodeFeatureGroup
-        )
-
-    known = Known(attributes={"a.b": {"from": "x"}})
-    assert grouping.is_member(group("Exists"), known)
-    assert not grouping.is_member(group("Exists"), Known())
-    with pytest.raises(InvalidError, match=r"spec\.featureGroupRules\[0\]"):
-        grouping.is_member(group("Near"), known)
-    assert [each.name for each in grouping.status(["b", "a"]).nodes or ()] == ["a", "b"]
