@@ -33,7 +33,7 @@ class Collector:
         self._settings = given
         self._api = api
         self._nodes = Cache(api, NODE, Meta, keep=_name)
-        self._features = Cache(api, NODE_FEATURE, Meta, keep=_name)
+        self._features = Cache(api, NODE_FEATURE, Meta, keep=_name, page=given.page_size)
         self._labels: set[str] = set()
         """What labels say of the names of all Nodes."""
         self._of: dict[str, set[str]] = {}

@@ -3,7 +3,7 @@
 
 Read strictly: a key that is not known and a value that makes no sense are refused by their path,
 since a typing mistake would else relabel a cluster. What is valid there and means nothing here
-(klog, informerPageSize) is said in `Found.notes`. A setting that was given to the process wins
+(klog) is said in `Found.notes`. A setting that was given to the process wins
 over the file, as a flag does in node-feature-discovery v0.19. Pure; `following` reads the file.
 """
 
@@ -171,8 +171,9 @@ def _master(top: fields.Field, found: Found) -> None:
     _take(found, parts, "enableTaints", "enable_taints", fields.Field.boolean)
     _take(found, parts, "labelWhiteList", "label_whitelist", _pattern)
     _take(found, parts, "resyncPeriod", "resync_seconds", _time)
-    _take(found, parts, "nfdApiParallelism", "workers", _parallelism)
-    _note(found, parts, "informerPageSize", "klog")
+    _take(found, parts, "nfdApiParallelism", "workers", _count)
+    _take(found, parts, "informerPageSize", "page_size", _count)
+    _note(found, parts, "klog")
     default = parts.get("autoDefaultNs")
     if default is not None and not default.boolean():
         raise default.refuse("true; a name without a namespace always gets one")
@@ -303,7 +304,7 @@ def _path(field: fields.Field) -> str:
     return field.value
 
 
-def _parallelism(field: fields.Field) -> int:
+def _count(field: fields.Field) -> int:
     return field.whole(least=1, allowed="a whole number of 1 or more")
 
 

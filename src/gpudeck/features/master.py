@@ -69,7 +69,8 @@ class Master:
         self._api = api
         self._namespace = given.namespace or api.namespace
         self._nodes = Cache(api, NODE, Node, keep=_trimmed)
-        self._features = Cache(api, NODE_FEATURE, PackedFeature, keep=packing.pack)
+        page = self._settings.page_size
+        self._features = Cache(api, NODE_FEATURE, PackedFeature, keep=packing.pack, page=page)
         self._namespaces = Cache(api, NAMESPACE, Meta, keep=_labelled)
         self._follows_namespaces = False
         self._rules = Cache(api, NODE_FEATURE_RULE, NodeFeatureRule)

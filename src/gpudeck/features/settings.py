@@ -93,6 +93,7 @@ class Settings(NodeSettings):
     renew_seconds: float = setting(10.0, "Master: how long a leader tries to renew its lease.")
     retry_seconds: float = setting(2.0, "Master: time between two tries for the lease.")
     resync_seconds: float = setting(3600.0, "Master: time between two looks at every node.")
+    page_size: int = setting(100, "Master, gc: NodeFeatures a page of a list; one may have 150 kB.")
     workers: int = setting(8, "Master: nodes that are written at the same time.")
     collect_seconds: float = setting(3600.0, "Gc: time between two looks at every NodeFeature.")
 

@@ -41,7 +41,10 @@ _metas = msgspec.json.Decoder(Meta)
 
 
 class Cache(Generic[T]):
-    """The objects of one resource, of one namespace or all, that the selectors choose."""
+    """The objects of one resource, of one namespace or all, that the selectors choose.
+
+    `page` is how many a page of the list has; large objects want fewer than usual.
+    """
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class Cache(Generic[T]):
         field_selector: str = "",
         keep: Callable[[T], T | None] | None = None,
         pace: pacing.Backoff | None = None,
+        page: int = 0,
     ) -> None:
         self.objects: dict[str, T] = {}
         """By "namespace/name" or "name"; complete only once synced."""
@@ -61,6 +65,7 @@ class Cache(Generic[T]):
         self._path = client.path_of(resource, namespace)
         self._query = client.selectors(label_selector, field_selector)
         self._keep = keep
+        self._page = page
         self._decoder = msgspec.json.Decoder(type_)
         self._detach = detaching.plan(type_)
         self._callbacks: list[Callable[[watching.Change[T]], None]] = []
@@ -115,7 +120,7 @@ class Cache(Generic[T]):
     async def _list(self) -> str:
         seen: set[str] = set()
         version = ""
-        async for page in self._client.pages(self._path, self._query):
+        async for page in self._client.pages(self._path, self._query, size=self._page):
             version = page.resource_version
             for index, raw in enumerate(page.items):
                 key, new = self._decode(raw)

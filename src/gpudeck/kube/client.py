@@ -143,11 +143,16 @@ class Client:
             version = page.resource_version
         return Listed(items, version)
 
-    async def pages(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Page]:
-        """Give the pages of a list. If its snapshot expires, the rest comes as one whole list,
-        so an object may come twice: the later is the newer."""
+    async def pages(
+        self, path: str, query: Mapping[str, str], *, size: int = 0
+    ) -> AsyncIterator[Page]:
+        """Give the pages of a list; a page, of `size` objects or PAGE, is in memory as a whole.
+
+        If its snapshot expires, the rest comes as one whole list, so an object may come twice:
+        the later is the newer.
+        """
         position: str | None = None
-        limit: dict[str, str] = {"limit": str(PAGE)}
+        limit: dict[str, str] = {"limit": str(size or PAGE)}
         while True:
             more = {"continue": position} if position else {}
             try:

@@ -73,6 +73,20 @@ async def test_a_cache_holds_what_is_there_and_follows_changes(
     assert [held.data for held in cache.objects.values()] == [{"a": "1"}]
 
 
+async def test_a_cache_of_large_objects_reads_them_in_small_pages(
+    connection: client.Client, namespace: str
+) -> None:
+    names = {f"map-{number}" for number in range(5)}
+    for name in names:
+        await make(connection, namespace, name)
+    cache = caching.Cache(
+        connection, CONFIG_MAP, ConfigMap, namespace=namespace, label_selector="mine=yes", page=2
+    )
+    async with running(cache.run()):
+        await cache.synced()
+        assert set(cache.objects) == {f"{namespace}/{name}" for name in names}
+
+
 async def test_an_object_that_a_selector_no_longer_chooses_is_gone_from_the_cache(
     connection: client.Client, namespace: str
 ) -> None:

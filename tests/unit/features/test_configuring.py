@@ -45,6 +45,7 @@ resyncPeriod: 2h
 leaderElection: {leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 3s}
 nfdApiParallelism: 4
 informerPageSize: 50
+klog: {v: 2}
 restrictions:
   disableLabels: true
   disableAnnotations: true
@@ -91,6 +92,7 @@ def test_all_of_the_masters_file_counts() -> None:
         "renew_seconds": 20.0,
         "retry_seconds": 3.0,
         "workers": 4,
+        "page_size": 50,
         "disable_labels": True,
         "disable_annotations": True,
         "disable_extended_resources": True,
@@ -101,7 +103,7 @@ def test_all_of_the_masters_file_counts() -> None:
         Requirement("team", "In", ("gpu",)),
         Requirement("stage", "NotIn", ("test",)),
     )
-    assert found.notes == ["informerPageSize"]
+    assert found.notes == ["klog"]
 
 
 @pytest.mark.parametrize("text", ["", "#core:\n#  sources: [all]\n", "{}", "core:\n", "null"])
