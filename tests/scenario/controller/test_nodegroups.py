@@ -236,6 +236,8 @@ async def test_labels_of_cards_go_when_nobody_speaks_for_the_node_any_more(
             await server.until(
                 lambda: names(server, NODE_FEATURE) == {"nvidia-features-for-node-0", "gone"}
             )
+            server.put(NODE, node(**{"nvidia.com/gpu.deploy.gpu-feature-discovery": "false"}))
+            await server.until(lambda: names(server, NODE_FEATURE) == {"gone"})
 
 
 def worker(name: str) -> dict[str, Any]:
