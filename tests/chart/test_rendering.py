@@ -18,6 +18,13 @@ def test_the_golden_file_is_what_helm_renders(variant: str) -> None:
     assert rendered.stdout == (rendering.GOLDEN / f"{variant}.yaml").read_text(encoding="utf-8")
 
 
+def test_a_values_file_of_the_gpu_operator_is_taken_as_it_is() -> None:
+    example = rendering.ROOT / "examples" / "12-time-slicing" / "values.yaml"
+    rendered = rendering.render("--values", str(example))
+    assert rendered.returncode == 0, rendered.stderr
+    assert "value: nvidia-time-slicing-config" in rendered.stdout.replace('"', "")
+
+
 def test_the_crds_come_first() -> None:
     rendered = rendering.render("--include-crds", "--set", "dra.enabled=true").stdout
     kinds = [line for line in rendered.splitlines() if line.startswith("kind: ")]
