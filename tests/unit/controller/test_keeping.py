@@ -7,6 +7,8 @@ import msgspec
 from tests.support import gpus
 
 from gpudeck.api import selectors
+from gpudeck.api.core import Node
+from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.resource import ResourceClaim
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller import keeping, models
@@ -77,3 +79,29 @@ def test_a_change_of_a_cards_partitions_is_kept() -> None:
     cut = kept.status.current_state.partitioning
     assert cut is not None
     assert [(each.profile, each.placement) for each in cut.partitions or ()] == [("1g.6gb", "0:1")]
+
+
+def test_of_a_node_labels_and_our_annotations_stay() -> None:
+    found = Node(
+        metadata=ObjectMeta(
+            name="node-0",
+            uid="u",
+            resource_version="7",
+            labels={"gpu.deckhouse.io/vendor": "nvidia", "pool": "a"},
+            annotations={"gpu.deckhouse.io/drain": "{}", "other": "x"},
+        )
+    )
+    kept = keeping.node(found)
+    assert kept is not None
+    assert kept.metadata == ObjectMeta(
+        name="node-0",
+        uid="u",
+        labels={"gpu.deckhouse.io/vendor": "nvidia", "pool": "a"},
+        annotations={"gpu.deckhouse.io/drain": "{}"},
+    )
+
+
+def test_a_node_that_has_to_do_with_no_card_is_not_kept() -> None:
+    plain = ObjectMeta(name="node-0", labels={"pool": "a"}, annotations={"other": "x"})
+    assert keeping.node(Node(metadata=plain)) is None
+    assert keeping.node(Node(metadata=ObjectMeta(name="node-0"))) is None
