@@ -254,7 +254,7 @@ def install(
                 progress,
                 values=(*installing.lab_values(changed.lab, found.images.product), *values),
                 files=files,
-                expected=installing.nodes_by_maker(changed.lab),
+                expected=installing.makers_of(changed.lab),
             )
     rows = [("WORKLOAD", "READY", "IMAGE")]
     for each in workloads:

@@ -8,6 +8,7 @@ applied first because Helm never changes one that exists.
 
 from __future__ import annotations
 
+import collections
 import json
 import tempfile
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudeck import errors
+from gpudeck.api import labels
 from gpudeck.lab import hardware, places, processes
 from gpudeck.lab.progress import Progress
 from gpudeck.lab.state import Lab
@@ -70,13 +72,13 @@ def install(
     *,
     values: Sequence[str] = (),
     files: Sequence[Path] = (),
-    expected: Mapping[str, int] | None = None,
+    expected: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Install or upgrade the chart and wait until it runs; return its workloads.
 
     `values` are Helm's --set words and `files` of values, the last one wins, words over files;
-    `expected` is the number of nodes of each maker whose cards must be offered before the
-    wait is over.
+    `expected` are the makers of nodes whose cards must be offered before the wait is over, by
+    the name of the node, each in the mode that the node is to have.
     """
     chart = places.repository() / "charts" / "gpudeck"
     with progress.step("Custom resource definitions"):
@@ -94,10 +96,30 @@ def install(
                 "helm", "upgrade", RELEASE, str(chart), "--install", "--skip-crds",
                 f"--namespace={target.namespace}", *options,
             )  # fmt: skip
-        names = ADAPTERS if _dra_is_enabled(target) else PLUGINS
+        default = labels.MODE_DRA if _dra_is_enabled(target) else labels.MODE_DEVICE_PLUGIN
     with progress.step("Pods of gpudeck ready"):
-        wanted = {names[maker]: count for maker, count in (expected or {}).items()}
-        return _await(target, progress, wanted)
+        return _await(target, progress, pods_of(expected or {}, _chosen(target), default))
+
+
+def pods_of(
+    makers: Mapping[str, str], chosen: Mapping[str, str], default: str
+) -> Mapping[str, int]:
+    """How many pods of each workload nodes call for, by their makers and chosen modes."""
+    names = {labels.MODE_DRA: ADAPTERS, labels.MODE_DEVICE_PLUGIN: PLUGINS}
+    return collections.Counter(
+        names.get(chosen.get(node, default), names[default])[maker]
+        for node, maker in makers.items()
+    )
+
+
+def _chosen(target: Target) -> dict[str, str]:
+    """The modes that administrators have chosen, by node."""
+    found = json.loads(target.run("kubectl", "get", "nodes", "--output=json"))["items"]
+    return {
+        each["metadata"]["name"]: mode
+        for each in found
+        if (mode := each["metadata"].get("labels", {}).get(labels.MODE)) is not None
+    }
 
 
 def _dra_is_enabled(target: Target) -> bool:
@@ -122,10 +144,10 @@ def _namespace(target: Target) -> None:
         target.run("kubectl", "label", "namespace", target.namespace, label)
 
 
-def nodes_by_maker(lab: Lab) -> dict[str, int]:
-    """How many nodes of a lab have cards of each maker that gpudeck hands out."""
-    makers = [hardware.describe(node).maker for node in lab.workers()]
-    return {maker: makers.count(maker) for maker in ADAPTERS if maker in makers}
+def makers_of(lab: Lab) -> dict[str, str]:
+    """The makers of cards that gpudeck hands out, by name of a lab's node that has some."""
+    makers = {node.name: hardware.describe(node).maker for node in lab.workers()}
+    return {name: maker for name, maker in makers.items() if maker in ADAPTERS}
 
 
 def _await(target: Target, progress: Progress, expected: Mapping[str, int]) -> list[dict[str, Any]]:

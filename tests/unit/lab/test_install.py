@@ -59,7 +59,16 @@ def test_machines_call_for_adapters_of_their_maker() -> None:
             {"a": "h100-x8", "b": "t4-x4", "c": "metax-c500-x8"}.items(), 2
         )
     }
-    assert install.nodes_by_maker(Lab(name="lab", nodes=nodes)) == {"nvidia": 2}
+    assert install.makers_of(Lab(name="lab", nodes=nodes)) == {"a": "nvidia", "b": "nvidia"}
+
+
+def test_nodes_call_for_the_workload_of_their_own_mode_or_of_the_default() -> None:
+    makers = dict.fromkeys("abcd", "nvidia")
+    chosen = {"a": "device-plugin", "b": "dra", "c": "mps"}
+    dra, plugin = install.ADAPTERS["nvidia"], install.PLUGINS["nvidia"]
+    assert install.pods_of(makers, chosen, "dra") == {dra: 3, plugin: 1}
+    assert install.pods_of(makers, chosen, "device-plugin") == {dra: 1, plugin: 3}
+    assert install.pods_of({}, chosen, "dra") == {}
 
 
 def test_a_daemon_set_that_the_controller_has_not_made_yet_is_waited_for() -> None:
