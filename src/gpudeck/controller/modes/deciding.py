@@ -181,20 +181,24 @@ def _between(view: View, target: str) -> Step:
     old = _other(target)
     load = view.workloads.get(old, Workload())
     offers = view.offers.get(old, ())
-    is_held = any(each.mode == old for each in view.holders) or (
-        old == labels.MODE_DRA and bool(view.claims)
-    )
+    held = [each for each in view.holders if each.mode == old]
+    # A node that has just come may have cards by somebody else's plugin: its pods are let alone.
+    is_ours = view.taint is not None or bool(load.pods) or old == labels.MODE_DRA
+    taint = target if view.taint is not None else None
     change = f"Cards change from {old} to {target}"
-    if is_held:
+    if held and not is_ours:
+        why = f"{change}: pods have cards by a plugin that is not gpudeck's: {_holders(held)}."
+        return Step(Phase.WAITING_FOR_OFFER_TO_GO, None, taint, message=why)
+    if held or (old == labels.MODE_DRA and view.claims):
         # Only the old mode's own workloads can give back what is held by it.
         why = f"{change}: cards are still held by {old}, which is let run on until they are not."
         return Step(Phase.STARTING, old, target, message=why)
     if load.pods:
         why = f"{change}: {_listed(load.pods)} is still on the node."
-        return Step(Phase.WAITING_FOR_WORKLOADS, None, target, message=why)
+        return Step(Phase.WAITING_FOR_WORKLOADS, None, taint, message=why)
     if offers:
         why = f"{change}: the node still offers {_listed(offers)}."
-        return Step(Phase.WAITING_FOR_OFFER_TO_GO, None, target, message=why)
+        return Step(Phase.WAITING_FOR_OFFER_TO_GO, None, taint, message=why)
     if view.taint is None:
         return _settled(view.labels, target)
     return Step(Phase.BEGINNING, target, target, message=f"The mode {target} begins.")

@@ -97,14 +97,16 @@ def test_no_card_is_ever_in_both_modes_or_taken_from_whoever_holds_it() -> None:
 def test_new_pods_are_kept_away_until_the_node_is_settled_and_no_longer() -> None:
     for view in states():
         step = deciding.decide(view, DEFAULT)
-        assert (step.taint is None) == step.phase.is_settled, view
+        is_new = view.labels.get(labels.ACTIVE_MODE) not in labels.MODES and view.taint is None
+        is_waited_for = not step.phase.is_settled and not (is_new and step.active is None)
+        assert (step.taint is not None) == is_waited_for, view
         assert step.message, view
 
 
 @pytest.mark.parametrize("wish", [None, DRA, PLUGIN, "mps"])
 def test_every_state_comes_to_an_end_that_is_the_wanted_one(wish: str | None) -> None:
     for view in states():
-        if view.labels.get(labels.MODE) != wish:
+        if view.labels.get(labels.MODE) != wish or is_foreign(view):
             continue
         seen, target = view, deciding.wanted(view.labels, DEFAULT)
         for _ in range(12):
@@ -115,6 +117,12 @@ def test_every_state_comes_to_an_end_that_is_the_wanted_one(wish: str | None) ->
         was_known = wish != "mps" or view.labels.get(labels.ACTIVE_MODE) in labels.MODES
         assert step.active == target or not was_known, view
         assert deciding.decide(seen, DEFAULT) == step, view
+
+
+def is_foreign(view: View) -> bool:
+    """Whether pods have cards of a node that is no concern of ours yet."""
+    is_new = view.taint is None and view.labels.get(labels.ACTIVE_MODE) not in labels.MODES
+    return is_new and _holds(view.holders, PLUGIN) and not view.workloads[PLUGIN].pods
 
 
 def test_a_change_of_mind_at_each_step_turns_back() -> None:
@@ -171,6 +179,18 @@ def test_pods_that_leave_already_and_static_ones_are_not_evicted_but_waited_for(
         "t/file (a static pod, which only its file on the node ends), t/goes, "
         "t/ours (of DaemonSet watch)."
     )
+
+
+def test_cards_that_somebody_elses_plugin_offers_are_waited_for_and_left_to_its_pods() -> None:
+    view = View(labels=labelled(wish=DRA), offers={PLUGIN: ("nvidia.com/gpu: 4",)})
+    step = deciding.decide(view, DEFAULT)
+    assert (step.phase, step.active, step.taint) == (Phase.WAITING_FOR_OFFER_TO_GO, None, None)
+    assert "nvidia.com/gpu: 4" in step.message
+    held = msgspec.structs.replace(view, holders=(holder(PLUGIN),))
+    step = deciding.decide(held, DEFAULT)
+    assert (step.phase, step.active, step.taint) == (Phase.WAITING_FOR_OFFER_TO_GO, None, None)
+    assert step.evict == ()
+    assert "a plugin that is not gpudeck's: t/a" in step.message
 
 
 def test_a_node_that_has_to_wait_for_its_turn_is_left_as_it_is() -> None:
