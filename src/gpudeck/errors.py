@@ -22,6 +22,10 @@ and OSErrors are translated at the three doors and chained.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
+
 
 class GpudeckError(Exception):
     """The root: what is wrong, in a word for programs and a sentence for people."""
@@ -109,6 +113,12 @@ class InvalidError(TerminalError):
         super().__init__(message, reason=reason)
         self.field = field
         self.allowed = allowed
+
+
+def first(group: BaseExceptionGroup[E]) -> E:
+    """Return what went wrong first in a TaskGroup, whose tasks may have had groups of their own."""
+    found = group.exceptions[0]
+    return first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 def not_valid(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gpudeck import logs
+from gpudeck import errors, logs
 from gpudeck import settings as shared
 from gpudeck.agent import events, metrics, nodes, publishing, scanning, supported
 from gpudeck.agent.settings import Settings
@@ -141,4 +141,4 @@ async def run(settings: Settings) -> None:
         async with await Client.connect(settings.kubeconfig) as api:
             await Agent(settings, api).run()
     except* GpudeckError as group:
-        raise group.exceptions[0] from group
+        raise errors.first(group) from group

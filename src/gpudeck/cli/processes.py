@@ -92,10 +92,7 @@ def only_error(group: ExceptionGroup[Exception]) -> Exception:
     known, others = group.split(errors.GpudeckError)
     if known is None or others is not None:
         return group
-    found: Exception = known
-    while isinstance(found, ExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    return errors.first(known)
 
 
 def _event_loop(name: str) -> Callable[[Any], Any]:

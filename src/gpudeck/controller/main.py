@@ -61,19 +61,13 @@ async def run(settings: Settings) -> None:
         try:
             await Controller(client, settings).run()
         except BaseExceptionGroup as group:
-            raise _first(group) from group
+            raise errors.first(group) from group
 
 
 def _check(flag: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         allowed = " or ".join(choices)
         raise errors.not_valid(flag, value, allowed)
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what went wrong first; the other parts were cancelled for it."""
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 class Controller:

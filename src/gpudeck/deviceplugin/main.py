@@ -324,7 +324,4 @@ async def run(settings: Settings) -> None:
         async with await Client.connect(settings.kubeconfig) as api:
             await Process(settings, api).run()
     except* errors.GpudeckError as group:
-        found: BaseException = group
-        while isinstance(found, BaseExceptionGroup):
-            found = found.exceptions[0]
-        raise found from group
+        raise errors.first(group) from group

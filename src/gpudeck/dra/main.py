@@ -277,10 +277,4 @@ async def run(settings: Settings) -> None:
         known = group.subgroup(GpudeckError)
         if known is None:
             raise
-        raise _first(known) from group
-
-
-def _first(group: BaseExceptionGroup[GpudeckError]) -> GpudeckError:
-    """The first error of a group whose tasks may have had groups of their own."""
-    found = group.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+        raise errors.first(known) from group

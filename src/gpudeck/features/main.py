@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 
+from gpudeck import errors
 from gpudeck.errors import GpudeckError, InvalidError
 from gpudeck.features import settings
 from gpudeck.features.rules import patterns
@@ -31,12 +32,7 @@ async def run(given: Settings) -> None:
         async with await Client.connect(given.kubeconfig) as api:
             await getattr(role, part)(given, api).run()
     except* GpudeckError as group:
-        raise _first(group) from group
-
-
-def _first(group: BaseExceptionGroup[GpudeckError]) -> GpudeckError:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+        raise errors.first(group) from group
 
 
 def _check(given: Settings) -> None:
