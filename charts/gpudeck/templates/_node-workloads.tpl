@@ -112,6 +112,7 @@ spec:
 {{- define "gpudeck.gpuFeatureDiscovery" -}}
 {{- $labels := list . "gpu-feature-discovery" }}
 {{- $values := .Values.gpuFeatureDiscovery }}
+{{- $state := printf "%s/plugins/gpu.deckhouse.io" .Values.kubeletRoot }}
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
@@ -153,6 +154,8 @@ spec:
             {{- include "gpudeck.groupEnvironment" . | nindent 12 }}
             - name: GPUDECK_USE_NODE_FEATURE_API
               value: "true"
+            - name: GPUDECK_PLUGIN_STATE
+              value: {{ $state }}/device-plugin.json
           {{- include "gpudeck.probes" . | nindent 10 }}
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext:
@@ -163,7 +166,11 @@ spec:
           volumeMounts:
             - {name: host, mountPath: /host, readOnly: true, mountPropagation: HostToContainer}
             - {name: devices, mountPath: /dev}
+            - {name: state, mountPath: {{ $state }}, readOnly: true}
       volumes:
+        # The config that the device plugin follows, while the one that was chosen is wrong.
+        - name: state
+          hostPath: {path: {{ $state }}, type: DirectoryOrCreate}
         - name: host
           hostPath: {path: {{ .Values.hostRoot | quote }}, type: Directory}
         - name: devices

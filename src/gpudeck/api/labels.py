@@ -100,6 +100,8 @@ FEATURE_NAMESPACE = "feature.node.kubernetes.io"
 PROFILE_NAMESPACE = "profile.node.kubernetes.io"
 FEATURES_NODE = "nfd.node.kubernetes.io/node-name"
 """On NodeFeature: the name of the Node that it speaks of."""
+FEATURES_OF_GPUS = "nvidia-features-for-"
+"""What the name of the NodeFeature of a Node's GPU labels begins with; the Node's name follows."""
 FEATURES_LABELS = "nfd.node.kubernetes.io/feature-labels"
 """Annotations of a Node: which labels, annotations, taints and extended resources of it were
 written from its features, so that they go when their reason goes, and others stay."""

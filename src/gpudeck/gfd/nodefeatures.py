@@ -17,7 +17,6 @@ from gpudeck.api.nodefeatures import Features, NodeFeature, NodeFeatureSpec
 from gpudeck.api.resources import NODE_FEATURE, POD
 from gpudeck.kube.client import Client
 
-_NAME = "nvidia-features-for-"
 _NONE = Features(flags={}, attributes={}, instances={})
 """There are none of ours, but the CRD of node-feature-discovery itself wants all three."""
 
@@ -35,7 +34,7 @@ class Object:
     async def write(self, labels: Mapping[str, str]) -> bool:
         """`Sink.write`."""
         metadata = ObjectMeta(
-            name=_NAME + self._node,
+            name=known.FEATURES_OF_GPUS + self._node,
             namespace=self._namespace,
             labels={known.FEATURES_NODE: names.node_label(self._node)},
             owner_references=await self._find_owners(),
@@ -52,7 +51,7 @@ class Object:
         if foreign:
             await self._api.merge_patch(
                 NODE_FEATURE,
-                _NAME + self._node,
+                known.FEATURES_OF_GPUS + self._node,
                 {"spec": {"labels": dict.fromkeys(sorted(foreign))}},
                 Meta,
                 namespace=self._namespace,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 from gpudeck import settings as shared
 from gpudeck.api import labels as names
@@ -17,6 +18,7 @@ from gpudeck.kube import serving
 from gpudeck.kube.client import Client
 from gpudeck.kube.watching import Change
 from gpudeck.pluginconfig import following
+from gpudeck.pluginconfig import keeping as keeping_config
 
 
 class Connected:
@@ -42,7 +44,9 @@ class Connected:
         async with asyncio.TaskGroup() as group:
             group.create_task(nodes.run(), name="node")
             if settings.config_maps:
-                found = following.Following(settings, self._api, labels.choose, nodes=nodes)
+                found = following.Following(
+                    settings, self._api, labels.choose, nodes=nodes, state=self._state()
+                )
                 group.create_task(found.run(), name="config")
             await nodes.synced()
 
@@ -53,6 +57,10 @@ class Connected:
 
             changed()
             nodes.subscribe(changed)
+
+    def _state(self) -> keeping_config.State | None:
+        path = self._settings.plugin_state
+        return keeping_config.State(Path(path), is_read_only=True) if path else None
 
     async def serve(self, hanging: Callable[[], str]) -> None:
         """Serve metrics, and probes whose answer is `hanging`, for ever."""

@@ -40,6 +40,11 @@ class Settings(ConfigSettings):
         "Whether the labels go to a NodeFeature; else to the output file.",
         also=("GFD_USE_NODE_FEATURE_API", "USE_NODE_FEATURE_API"),
     )
+    plugin_state: str = setting(
+        "",
+        "File where the node's device plugin keeps its last good config, so that labels tell of "
+        "that one while the one that was chosen is wrong; empty: none.",
+    )
     pod_name: str = setting("", "Name of this pod, for the owners of the NodeFeature; or empty.")
     vendor: str = setting("nvidia", "Maker whose cards are labelled.")
     look_seconds: float = setting(

@@ -26,10 +26,14 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class State:
-    """The file of one process. A disk that fails costs the next start, never this run."""
+    """The file of one process. A disk that fails costs the next start, never this run.
 
-    def __init__(self, path: Path) -> None:
+    Who follows the same config as the process may read it too: it `is_read_only` for him.
+    """
+
+    def __init__(self, path: Path, *, is_read_only: bool = False) -> None:
         self._path = path
+        self._is_read_only = is_read_only
         self._saved: Kept | None = None
 
     async def restore(self) -> selecting.Selected | None:
@@ -47,7 +51,7 @@ class State:
     async def save(self, selected: selecting.Selected) -> None:
         """Keep what holds now."""
         kept = Kept(version=VERSION, name=selected.name, text=selected.text)
-        if kept == self._saved:
+        if kept == self._saved or self._is_read_only:
             return
         try:
             await asyncio.to_thread(self._write, msgspec.json.encode(kept))

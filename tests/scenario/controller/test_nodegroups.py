@@ -15,6 +15,7 @@ from tests.support.apiserver import ApiServer
 
 from gpudeck.api import labels
 from gpudeck.api.meta import Meta
+from gpudeck.api.names import node_label
 from gpudeck.api.resources import (
     CONFIG_MAP,
     CUSTOM_RESOURCE_DEFINITION,
@@ -223,14 +224,17 @@ async def test_labels_of_cards_go_when_nobody_speaks_for_the_node_any_more(
 ) -> None:
     monkeypatch.setattr(reconciler, "LEFT_SECONDS", 0.05)
     async with world(deckhouse=False) as server:
-        for name in ("node-0", "node-1", "gone"):
+        for name in ("node-0", "node-1", "gone", "g" * 80):
             server.put(NODE_FEATURE, feature(name))
         server.put(NODE_FEATURE, {**feature("gone"), "metadata": worker("gone")})
         server.put(NODE, node())
         server.put(NODE, node("node-1"))
         async with leader(server):
             await server.until(
-                lambda: "nvidia-features-for-gone" not in names(server, NODE_FEATURE)
+                lambda: (
+                    names(server, NODE_FEATURE)
+                    == {"nvidia-features-for-node-0", "nvidia-features-for-node-1", "gone"}
+                )
             )
             server.put(NODE, {"metadata": {"name": "node-1", "labels": {"a": "b"}}})
             await server.until(
@@ -241,7 +245,8 @@ async def test_labels_of_cards_go_when_nobody_speaks_for_the_node_any_more(
 
 
 def worker(name: str) -> dict[str, Any]:
-    return {"name": name, "namespace": SYSTEM, "labels": {labels.FEATURES_NODE: name}}
+    label = node_label(name)
+    return {"name": name, "namespace": SYSTEM, "labels": {labels.FEATURES_NODE: label}}
 
 
 def feature(name: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from gpudeck.api import labels as names
 from gpudeck.api import resources
 from gpudeck.gfd import main, metrics
 from gpudeck.gfd.settings import Settings
+from gpudeck.pluginconfig import keeping, selecting
 
 FILE = "etc/kubernetes/node-feature-discovery/features.d/gfd"
 NEVER = 3600.0
@@ -209,6 +210,28 @@ async def test_the_nodes_label_chooses_the_named_config(host: Host) -> None:
             put_node(server, "")
             put_config_map(server)
             await host.until(lambda labels: labels["gpu.replicas"] == "1")
+
+
+async def test_labels_tell_of_the_plugins_last_good_config_while_the_chosen_one_is_wrong(
+    host: Host, tmp_path: Path
+) -> None:
+    state = tmp_path / "device-plugin.json"
+    last = selecting.select({"slice-4": SHARED}, selecting.Choices(label="slice-4"), None)
+    await keeping.State(state).save(last)
+    async with apiserver.ApiServer() as server:
+        put_node(server, "slice-5")
+        put_config_map(server, **{"slice-5": "version: v0"})
+        settings = host.settings(
+            kubeconfig=server.kubeconfig(),
+            node_name="node-0",
+            namespace="gpu",
+            config_map="nvidia-time-slicing-config",
+            plugin_state=str(state),
+        )
+        async with running(settings):
+            assert (await host.until(bool))["gpu.replicas"] == "4"
+            await host.until(lambda labels: metrics.config_valid._value.get() == 0)
+            assert host.labels["gpu.replicas"] == "4"
 
 
 def put_mode(server: apiserver.ApiServer, mode: str) -> None:

@@ -31,3 +31,15 @@ async def test_a_broken_file_is_as_good_as_none_and_is_replaced(tmp_path: Path) 
 async def test_a_disk_that_takes_nothing_costs_the_next_start_alone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     await keeping.State(tmp_path / "file/config.json").save(SLICED)
+
+
+async def test_what_another_process_keeps_is_read_and_never_written(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    await keeping.State(path).save(SLICED)
+    before = path.read_bytes(), path.stat().st_ino
+    other = keeping.State(path, is_read_only=True)
+    restored = await other.restore()
+    assert restored is not None
+    assert restored.name == "slice-4"
+    await other.save(selecting.NOTHING)
+    assert (path.read_bytes(), path.stat().st_ino) == before

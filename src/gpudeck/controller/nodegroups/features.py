@@ -17,7 +17,6 @@ from gpudeck.api.resources import NODE_FEATURE
 from gpudeck.controller import metrics
 from gpudeck.kube.client import Client
 
-PREFIX = "nvidia-features-for-"
 _log = logs.get(__name__)
 
 
@@ -38,13 +37,14 @@ class Features:
             return  # Nobody serves the kind.
         for each in found.items:
             meta = each.metadata
-            node = (meta.labels or {})[labels.FEATURES_NODE]
-            if meta.name == PREFIX + node and not is_discovered(node):
+            # Not by the label: a long name is cut there.
+            node = meta.name.removeprefix(labels.FEATURES_OF_GPUS)
+            if node != meta.name and not is_discovered(node):
                 await self._delete(meta.name, meta.uid)
 
     async def forget(self, node: str) -> None:
         """Delete that of one node."""
-        await self._delete(PREFIX + node)
+        await self._delete(labels.FEATURES_OF_GPUS + node)
 
     async def _delete(self, name: str, uid: str | None = None) -> None:
         try:
