@@ -43,6 +43,8 @@ from gpudeck.vendors import contract, records, registry
 log = logs.get(__name__)
 
 RETRY_SECONDS = 2.0
+CONFLICT_SECONDS = 0.1
+"""The kubelet and others write to the Node all the time."""
 _HANGING_SECONDS = 900.0
 """Longer than the library may take for the cards of a node, resets included."""
 
@@ -143,6 +145,9 @@ class Process:
             self._wake.clear()
             try:
                 pause = await self._step()
+            except errors.ConflictError as error:
+                log.debug("The Node has changed meanwhile", error=error)
+                pause = CONFLICT_SECONDS
             except errors.RetryableError as error:
                 log.info("The next step waits", error=error)
                 pause = RETRY_SECONDS

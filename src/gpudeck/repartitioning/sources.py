@@ -55,7 +55,8 @@ def find(
         return Found(choosing.Named(name, offered[name]))
     known += offered
     for source in after:
-        found = _in(source, name, known)
+        # Its names are not told: those of other models are of no use on this node.
+        found = _in(source, name, [])
         if found is not None:
             return found
     raise NotFoundError(

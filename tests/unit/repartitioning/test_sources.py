@@ -46,9 +46,9 @@ def test_the_first_source_that_has_a_name_counts() -> None:
     assert count(offered) == 4
 
 
-def test_an_unknown_name_is_answered_with_all_that_there_are() -> None:
+def test_an_unknown_name_is_answered_with_all_that_make_sense_on_the_node() -> None:
     named = Source("named", text("mine"), is_needed=True)
-    with pytest.raises(errors.NotFoundError, match=r"allowed: mine, all-disabled.*, shipped$"):
+    with pytest.raises(errors.NotFoundError, match=r"allowed: mine, all-disabled.*all-balanced$"):
         sources.find("x", (named,), (Source("shipped", text("shipped")),), CARDS)
 
 
