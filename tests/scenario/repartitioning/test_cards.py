@@ -47,6 +47,16 @@ async def test_a_card_that_a_program_of_the_host_has_fails_alone(a100: World) ->
     assert await a100.cards() == [wanted] * 4
 
 
+async def test_partitions_that_somebody_removes_by_hand_are_made_again(a100: World) -> None:
+    await a100.start()
+    a100.label(**{CONFIG: "all-2g.10gb"})
+    await a100.becomes("success", seconds=60)
+    a100.bench.unpartition(2)
+    await a100.until(lambda: a100.labels[STATE] == "pending")
+    await a100.becomes("success", seconds=60)
+    assert await a100.cards() == [Counter({"2g.10gb": 3})] * 4
+
+
 async def test_eight_h100_follow_the_config_that_they_offer(h100: World) -> None:
     await h100.start()
     h100.label(**{CONFIG: "all-balanced"})
