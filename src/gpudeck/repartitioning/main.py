@@ -175,7 +175,7 @@ class Process:
         await self._write(node, step.wish)
         if _phase(step.wish.record) is not _phase(situation.seen.record):
             self._failures, self._rebooting = (), False
-        self._reporter.show(step.said)
+        self._reporter.show(step.said, node)
         match step.act:
             case Act.NOTHING:
                 return step.pause

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpudeck import errors
 from gpudeck.api import conditions, labels
+from gpudeck.api.core import Node
 from gpudeck.api.meta import Meta, ObjectReference
 from gpudeck.api.resources import NODE
 from gpudeck.kube.client import Client
@@ -40,17 +41,20 @@ class Reporter:
         self._since = ""
         self._queue = Queue("node condition", limit_seconds=30.0)
 
-    def show(self, said: stepping.Said) -> None:
-        """Say what holds now. Each thing is told once while it lasts."""
+    def show(self, said: stepping.Said, node: Node) -> None:
+        """Say what holds now; `node` says what was said by an earlier process.
+
+        Each thing is told once while it lasts.
+        """
+        if self._wanted is None:
+            self._remember(node)
         if said == self._wanted or said.reason in _PASSING:
             return
-        if self._wanted is None or said.status != self._wanted.status:
+        before, self._wanted = self._wanted, said
+        if before is None or said.status != before.status:
             self._since = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        is_change = self._wanted is not None and said.reason != self._wanted.reason
-        self._wanted = said
         metrics.configured.set(said.status == conditions.TRUE)
-        is_news = is_change or said.status == conditions.FALSE
-        if is_news and said.reason not in _QUIET:
+        if said.reason not in _QUIET:
             self._recorder.record(
                 self._about,
                 reason=f"Mig{said.reason}",
@@ -58,6 +62,16 @@ class Reporter:
                 warning=said.reason not in stepping.ORDINARY,
             )
         self._queue.add(_KEY)
+
+    def _remember(self, node: Node) -> None:
+        """Go on from the condition that the Node has."""
+        found = (node.status.conditions if node.status else None) or []
+        for each in found:
+            if each.type == CONFIGURED and each.last_transition_time:
+                said = stepping.Said(each.status, each.reason or "", each.message or "")
+                self._wanted = self._written = said
+                self._since = each.last_transition_time
+                metrics.configured.set(said.status == conditions.TRUE)
 
     async def run(self) -> None:
         """Keep the condition, for ever."""

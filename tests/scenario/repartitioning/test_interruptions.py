@@ -16,6 +16,7 @@ from tests.scenario.repartitioning.conftest import CONFIG, LABELLER, PLUGIN, STA
 from tests.scenario.repartitioning.standins import Pod
 
 from gpudeck import settings
+from gpudeck.api.resources import EVENT
 
 CARD = "GPU-00000000-0000-0000-0000-{:012d}"
 FULL = [Counter({"1g.2gb": 4})] * 2
@@ -100,6 +101,30 @@ async def test_a_kill_while_cards_are_changed_is_gone_on_from(world: World) -> N
     async with Life(world):
         await world.becomes("success")
     assert await world.cards() == FULL
+
+
+async def test_a_restart_says_nothing_that_was_said_before(world: World) -> None:
+    world.label(**{CONFIG: "all-9g.9gb"})
+    await world.start()
+    await world.until(lambda: world.condition.get("reason") == "NoSuchMigConfig")
+    await world.until(lambda: world.events() == ["MigNoSuchMigConfig"])
+    await world.becomes("failed")
+    await world.end()
+    before = world.condition
+
+    def looks_at_node() -> int:
+        seen = [each.path for each in world.api.seen if each.method == "GET"]
+        return seen.count("/api/v1/nodes/node-0")
+
+    first = looks_at_node()
+    await world.start()
+    # The first step has the cards read, the second one makes something of it.
+    await world.until(lambda: looks_at_node() >= first + 2)
+    assert world.condition == before
+    world.label(**{CONFIG: "all-enabled"})
+    await world.becomes("success")
+    told = [each for each in world.api.objects(EVENT).values() if "NoSuch" in each["reason"]]
+    assert [each["count"] for each in told] == [1]
 
 
 async def test_the_layout_is_made_again_after_a_reboot(world: World) -> None:
