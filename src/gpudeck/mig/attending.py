@@ -41,8 +41,9 @@ class Cards:
         )
         self._first = asyncio.Event()
         self._inventory = records.Inventory()
+        self.vendor = registry.load(place.vendor).vendor(settings)
         self.supervisor = supervisor.Supervisor(
-            registry.load(place.vendor).vendor(settings),
+            self.vendor,
             calling.Program(vendor=place.vendor, settings=settings, log_level=place.log_level),
             self._publish,
             # No inventory before each card was read, or has failed to be.

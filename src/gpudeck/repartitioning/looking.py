@@ -8,6 +8,8 @@ value that the next step is worked out from; `stepping` decides, nothing here do
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
@@ -17,10 +19,15 @@ from gpudeck import errors
 from gpudeck.kubelet import listing
 from gpudeck.mig import applying, attending, configs, planning
 from gpudeck.repartitioning import nodes, sources
-from gpudeck.vendors import records
+from gpudeck.vendors import contract, records
 
 Find = Callable[[Sequence[records.CardState]], sources.Found]
 """The config that is wanted, of cards that may offer it. Raises GpudeckError."""
+
+
+_DAEMON_SECONDS = 30.0
+"""How long the MPS daemon of a card may take to end."""
+_LOOK_SECONDS = 0.2
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -148,8 +155,31 @@ async def apply(
                     )
                 return plan
 
+            await _end_daemons(cards, make_plan())
             outcome = await applying.reach(make_plan, cards.act)
     except errors.GpudeckError as error:
         passing = isinstance(error, errors.RetryableError)
         return (Failure(error.reason, error.message, is_passing=passing),)
     return tuple(Failure(each.error.reason, each.error.message) for each in outcome.failures)
+
+
+async def _end_daemons(cards: attending.Cards, plan: planning.Plan) -> None:
+    """Take back the wishes for MPS daemons of cards that change, and wait until those have ended.
+
+    A daemon has its card open, which keeps the card from being reset. Nobody works by it:
+    the pods are gone. The device plugin wishes for one again where the config still says so.
+    """
+    changing = {each.address for each in plan.cards if each.changes_mode}
+    served = [
+        each.reading
+        for each in cards.now
+        if each.reading is not None and each.reading.mps_shares and each.site.address in changing
+    ]
+    for card in served:
+        await cards.act(card.address, contract.LeaveMps())
+    with contextlib.suppress(TimeoutError):  # Then the reset says what has the card open.
+        async with asyncio.timeout(_DAEMON_SECONDS):
+            for card in served:
+                use = contract.Use(card=card)
+                while await asyncio.to_thread(cards.vendor.pending, use):  # noqa: ASYNC110 - files.
+                    await asyncio.sleep(_LOOK_SECONDS)

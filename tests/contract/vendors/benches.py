@@ -115,6 +115,14 @@ class SimulatedBench:
         fault = contract.Fault(reason="RowRemapPending", message="A row is to be remapped.")
         self._bench.change_reading(card, faults=(fault,))
 
+    def share_by_mps(self, card: int) -> None:
+        """As the device plugin leaves it behind when it ends."""
+        support = contract.ShareSupport(mps=True)
+        self._bench.change_reading(card, share_support=support, mps_shares=("device-plugin",))
+
+    def mps_shares(self, card: int) -> tuple[str, ...]:
+        return self._bench.read().cards[card].reading.mps_shares
+
     def start_anew(self, card: int) -> None:
         """As a host does that reboots: pending modes come into force."""
         reading = self._bench.read().cards[card].reading

@@ -217,6 +217,16 @@ async def test_a_busy_card_fails_and_is_tried_again_when_it_is_asked_for(world: 
     assert await world.cards() == [Counter({"1g.2gb": 4})] * 2
 
 
+async def test_the_mps_daemon_of_a_card_that_changes_is_ended(world: World) -> None:
+    for card in (0, 1):
+        world.bench.share_by_mps(card)
+    world.configure(ONE_CARD)
+    await world.start(config_map=CONFIG_MAP)
+    world.label(**{CONFIG: "one"})
+    await world.becomes("success")
+    assert [world.bench.mps_shares(card) for card in (0, 1)] == [(), ("device-plugin",)]
+
+
 async def test_partitions_that_go_without_us_are_made_again(world: World) -> None:
     await world.start()
     world.label(**{CONFIG: "all-1g.2gb"})
