@@ -80,8 +80,8 @@ class Process:
         self._wake = asyncio.Event()
         self._look: looking.Look | None = None
         self._looked = 0.0
-        self._traces: tuple[str, ...] | None = None
-        self._looked_at: tuple[str, ...] | None = None
+        self._traces: tuple[str, ...] = ()
+        self._looked_at: tuple[str, ...] = ()
         self._failures: tuple[looking.Failure, ...] = ()
         self._failed = 0.0
         self._rebooting = False
@@ -124,15 +124,18 @@ class Process:
     async def _follow_traces(self) -> None:
         """Notice that a driver was loaded anew, or that others change partitions, for ever."""
         while True:
-            try:
-                found = await asyncio.to_thread(self._vendor.traces)
-            except errors.GpudeckError as error:
-                log.debug("The node does not show its driver", why=error.message)
-                found = ()
+            await asyncio.sleep(self._settings.trace_seconds)
+            found = await self._read_traces()
             if found != self._traces:
                 self._traces = found
                 self._wake.set()
-            await asyncio.sleep(self._settings.trace_seconds)
+
+    async def _read_traces(self) -> tuple[str, ...]:
+        try:
+            return tuple(await asyncio.to_thread(self._vendor.traces))
+        except errors.GpudeckError as error:
+            log.debug("The node does not show its driver", why=error.message)
+            return ()
 
     async def _steps(self) -> None:
         """Take steps, for ever."""
@@ -141,6 +144,7 @@ class Process:
         for each in self._maps.values():
             await each.synced()
             each.subscribe(self._reconfigured)
+        self._traces = await self._read_traces()
         while True:
             self._wake.clear()
             try:
