@@ -9,11 +9,12 @@ the kubelet lists every pod whose containers have not all ended, with or without
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpudeck.kubelet import podresources
-from gpudeck.kubelet.wire import podresources_pb2
+if TYPE_CHECKING:
+    from gpudeck.kubelet.wire import podresources_pb2
 
 
 class Pod(msgspec.Struct, frozen=True, order=True):
@@ -29,6 +30,9 @@ class Pod(msgspec.Struct, frozen=True, order=True):
 
 async def pods(socket: Path) -> tuple[Pod, ...]:
     """List them by name. Raises UnavailableError when the kubelet does not answer."""
+    # gRPC is a third of a process that has nothing to ask yet, and perhaps never has.
+    from gpudeck.kubelet import podresources  # noqa: PLC0415
+
     answer = await podresources.listed(socket, what="what pods there are")
     return tuple(sorted(map(_pod, answer.pod_resources), key=lambda pod: (pod.namespace, pod.name)))
 
