@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from tests.chart import rendering
@@ -20,7 +21,7 @@ from tests.support import realapiserver
 from tests.support.expect import eventually
 
 from gpudeck import errors
-from gpudeck.api import labels
+from gpudeck.api import core, labels
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import (
     CONFIG_MAP,
@@ -29,12 +30,17 @@ from gpudeck.api.resources import (
     EVENT,
     NODE,
     NODE_GROUP,
+    PHYSICAL_GPU,
     POD,
     Resource,
 )
+from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.controller import main
 from gpudeck.controller.settings import Settings
+from gpudeck.deviceplugin import reporting
 from gpudeck.kube.client import Client
+from gpudeck.pluginconfig import selecting
+from gpudeck.statuses import writing
 
 pytestmark = pytest.mark.asyncio
 
@@ -225,3 +231,45 @@ async def test_the_plugin_writes_its_condition_of_its_own_node_and_nothing_else(
         vendor = {"metadata": {"name": "node-0", "labels": {labels.VENDOR: "metax"}}}
         assert await policies.refusal(plugin, NODE, vendor) != ""
         assert await policies.refusal(plugin, policies.PHYSICAL_GPU, policies.gpu("node-1")) != ""
+
+
+async def test_the_plugin_takes_its_words_back_and_leaves_those_of_others(
+    kubeconfig: str, admin: Client
+) -> None:
+    name = policies.gpu("node-0")["metadata"]["name"]
+    holder = {"namespace": "t", "pod": "p", "container": "c", "resource": "r", "device": "d"}
+    occupancy = msgspec.convert({"plugin": [holder]}, physicalgpu.Occupancy)
+    offered = [physicalgpu.OfferedResource(resource="nvidia.com/gpu", devices=1)]
+    said = physicalgpu.PhysicalGPUStatus(extended_resources=offered, occupancy=occupancy)
+    state = {"metadata": {"name": name}, "status": {"occupancy": {"state": "Full"}}}
+
+    async def conditions() -> list[str]:
+        node = await admin.get(NODE, "node-0", core.Node)
+        return [each.type for each in (node.status.conditions if node.status else None) or ()]
+
+    # What the test before this one has said would keep the condition.
+    nobody = {"metadata": {"name": "node-0"}, "status": {}}
+    await admin.apply(NODE, nobody, Meta, manager="test", subresource="status")
+    async with policies.connected(kubeconfig, PLUGIN, "node-0") as plugin:
+        reporter = reporting.Reporter(plugin, "node-0", None)
+        writing_ = asyncio.create_task(reporter.run())
+        reporter.show(selecting.NOTHING, ())
+        await eventually(conditions, ["DevicePluginConfigured"])
+        writing_.cancel()
+        await reporter.leave()
+        assert await conditions() == []
+        writer = writing.Writer(plugin, "node-0")
+        gpu = await admin.apply(
+            PHYSICAL_GPU, policies.gpu("node-0"), physicalgpu.PhysicalGPU, manager="agent"
+        )
+        gpu = await writer.write(gpu, said, labels.MANAGER_PUBLISHER)
+        assert gpu.status
+        assert gpu.status.extended_resources == offered
+        await admin.apply(
+            PHYSICAL_GPU, state, Meta, manager=labels.MANAGER_CONTROLLER, subresource="status"
+        )
+        nothing = physicalgpu.PhysicalGPUStatus()
+        gpu = await writer.write(gpu, nothing, labels.MANAGER_PUBLISHER)
+        assert gpu.status
+        assert gpu.status.extended_resources is None
+        assert gpu.status.occupancy == physicalgpu.Occupancy(state=physicalgpu.OccupancyState.FULL)
