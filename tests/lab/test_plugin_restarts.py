@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from tests.lab.test_device_plugin import NAMESPACE, NODE, SHARED, WHOLE, offers, one_node
 from tests.lab.test_restarts import containers
-from tests.support.lab import Lab, is_ready, pod
+from tests.support.lab import Lab, Object, is_ready, pod
 
 from gpudeck.cdi import plugins
 
@@ -84,19 +85,44 @@ def test_nothing_is_lost_while_kubelet_and_plugin_end_at_random(lab: Lab) -> Non
             lab.lab("node", "restart-kubelet", NODE)
         else:
             lab.lab("shell", NODE, "--", "sh", "-c", KILL, check=False)
-        name = f"one-{number}"
-        lab.apply(pod(name, limits={WHOLE: 1}))
-        lab.running(name, seconds=RESTART_SECONDS)
+        lab.apply(replica_set(f"one-{number}"))
+        name = lab.eventually(
+            f"a pod of one-{number} runs",
+            functools.partial(running, lab, f"one-{number}"),
+            seconds=RESTART_SECONDS,
+        )
         (card,) = set(lab.cards_inside(name))
         assert card not in held, f"{name} has a card that another pod holds"
         assert set(lab.cards_inside("two")) == held
-        lab.delete("pod", name)
+        lab.delete("replicaset", f"one-{number}")
     lab.eventually("all is offered", lambda: offered(lab) == 4, seconds=RESTART_SECONDS)
     assert containers(lab, "two") == before
     found = lab.get("pod", "two")
     assert found is not None
     assert is_ready(found)
     lab.delete("pod", "two")
+
+
+def replica_set(name: str) -> Object:
+    """One pod that wants a card, and another if the kubelet turns it away.
+
+    It does so while the plugin is gone and the scheduler has yet to hear of it (Kubernetes 1.37).
+    """
+    template = pod(name, limits={WHOLE: 1})
+    del template["apiVersion"], template["kind"]
+    template["metadata"] = {"labels": {"test": "lab", "app": name}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": name, "labels": {"test": "lab"}},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template},
+    }
+
+
+def running(lab: Lab, name: str) -> str:
+    """The pod of a ReplicaSet that runs, "" for none."""
+    found = lab.list("pods", "-l", f"app={name}")
+    return next((each["metadata"]["name"] for each in found if is_ready(each)), "")
 
 
 def offered(lab: Lab) -> int:
