@@ -32,7 +32,7 @@ from gpudeck.deviceplugin import (
     status,
 )
 from gpudeck.deviceplugin.settings import Settings
-from gpudeck.host import certificates, files
+from gpudeck.host import certificates, files, locks
 from gpudeck.host import root as host
 from gpudeck.kube import recording, reviewing
 from gpudeck.kube import serving as pages
@@ -47,6 +47,9 @@ log = logs.get(__name__)
 HELD_SECONDS = 2.0
 """How often the kubelet is asked what pods hold, while devices wait for that."""
 RETRY_SECONDS = 0.5
+LOCK_FILE = "device-plugin.lock"
+WAIT_SECONDS = 60.0
+"""How often a plugin says that it waits for another one."""
 _HANGING_SECONDS = 60.0
 
 
@@ -99,17 +102,36 @@ class Process:
                 task.cancel()
 
     async def _run(self) -> None:
-        await asyncio.to_thread(
-            plugins.remove_leftovers, self._settings.cdi_root, self._settings.data_dir
-        )
-        async with asyncio.TaskGroup() as outer:
-            # The cards are followed to the very end, for to leave is to act on them too.
-            outer.create_task(self._supervisor.run(), name="cards")
-            try:
-                await self._serve()
-            except asyncio.CancelledError:
-                await self._leave()
-                raise
+        async with contextlib.AsyncExitStack() as stack:
+            await self._alone(stack)
+            await asyncio.to_thread(
+                plugins.remove_leftovers, self._settings.cdi_root, self._settings.data_dir
+            )
+            async with asyncio.TaskGroup() as outer:
+                # The cards are followed to the very end, for to leave is to act on them too.
+                outer.create_task(self._supervisor.run(), name="cards")
+                try:
+                    await self._serve()
+                except asyncio.CancelledError:
+                    await self._leave()
+                    raise
+
+    async def _alone(self, stack: contextlib.AsyncExitStack) -> None:
+        """Wait for the plugin of another group, or another version, to end on this node.
+
+        Both would take the sockets of the resources from each other.
+        """
+        folder = self._settings.data_dir
+        try:
+            await asyncio.to_thread(host.Root().make_directory, folder.as_posix())
+            while True:
+                lock = locks.held(folder / LOCK_FILE, deadline_seconds=WAIT_SECONDS)
+                with contextlib.suppress(errors.BusyError):
+                    await stack.enter_async_context(lock)
+                    return
+                log.info("Waiting for the device plugin before this one to end")
+        except errors.GpudeckError as error:
+            log.warning("Cannot tell whether another device plugin is on the node", error=error)
 
     async def _serve(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import os
+from pathlib import Path
 
 import grpc.aio
 import pytest
 from tests.scenario.deviceplugin.conftest import CONFIG, World
 
+from gpudeck.deviceplugin import main
 from gpudeck.vendors import contract
 from gpudeck.vendors.simulated import machine
 
@@ -191,6 +196,27 @@ async def test_no_device_is_lost_for_a_moment_when_the_plugin_restarts(world: Wo
         assert world.kubelet.endpoints[GPU].lists == [
             dict.fromkeys(map(CARD.format, range(4)), "Healthy")
         ]
+
+
+async def test_a_second_plugin_waits_until_the_first_has_ended(world: World) -> None:
+    """As when a node comes into another group: the pods of two DaemonSets meet on it."""
+    second = asyncio.create_task(main.run(world.settings()))
+    lock = str(world.folder / "data" / main.LOCK_FILE)
+
+    def opened() -> int:
+        found = Path("/proc/self/fd").iterdir()
+        return sum(os.path.realpath(each) == lock for each in found)
+
+    try:
+        await world.until(lambda: opened() == 2)
+        assert world.kubelet.registrations == [GPU]
+        await world.end()
+        await world.until(lambda: world.kubelet.registrations == [GPU, GPU])
+        await world.offers(gpu=4)
+    finally:
+        second.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await second
 
 
 async def test_partitions_are_offered_by_profile(stopped: World) -> None:
