@@ -67,6 +67,12 @@ def test_every_node_says_what_it_has(lab: Lab) -> None:
     assert CARDS not in labels(lab, "control-plane")
 
 
+def test_gpu_labels_come_by_a_node_feature_of_their_own(lab: Lab) -> None:
+    wanted = {"nvidia.com/gpu.count": "4", "nvidia.com/gpu.present": "true"}
+    lab.eventually("labels of the cards", lambda: wanted.items() <= labels(lab).items())
+    assert f"nvidia-features-for-{NODE}" in features(lab)
+
+
 def test_a_card_that_appears_is_a_label_until_it_goes(lab: Lab) -> None:
     assert OTHER_MAKER not in labels(lab)
     with plugged_in(host_tree(lab)):
