@@ -51,9 +51,7 @@ def plan(node: Node, wanted: Wanted, version: str) -> Plan:
         labels.FEATURES_TAINTS: ",".join(map(_text, wanted.taints)),
         labels.FEATURES_RESOURCES: _joined({*wanted.extended_resources, *stale}),
     }
-    is_ours = any(owned.values()) or any(before.get(name) for name in owned)
-    if is_ours:
-        owned[labels.FEATURES_MASTER_VERSION] = version
+    owned[labels.FEATURES_MASTER_VERSION] = version if any(owned.values()) else ""
     metadata = {
         "labels": _changes(
             node.metadata.labels or {}, wanted.labels, _owned(before, labels.FEATURES_LABELS)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker: reads its host and keeps one NodeFeature, by server-side apply.
 
-It looks when a PCI device comes or goes, when a file in features.d or custom.d changes, and
-every minute, in a thread; the latest look is written as soon as the API server is there. The
-NodeFeature is owned by the Node, not by this pod: it outlives a restart of the worker and goes
-with the node. A source that cannot be read keeps what it gave before: a sick file drops no label.
+It looks when a PCI device or a kernel module comes or goes, when a file in features.d or custom.d
+changes, and every minute, in a thread; the latest look is written as soon as the API server is
+there. The NodeFeature is owned by the Node, not by this pod: it outlives a restart of the worker
+and goes with the node. A source that cannot be read keeps what it gave before: a sick file drops
+no label.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class Worker:
         self._told = found.left_out
 
     async def _watch_bus(self) -> None:
-        """Tell of devices that come and go; `bound` is empty, since drivers are no feature."""
+        """Tell of devices and modules that come and go; drivers of devices are no feature."""
         if not self._root.is_directory(pci.DEVICES):
             return  # The look every minute finds a bus that comes later.
         await uevents.watch(
@@ -170,6 +171,7 @@ class Worker:
             self._wanted.set,
             bound=lambda: (),
             poll_seconds=self._settings.poll_seconds,
+            modules=True,
         )
 
     async def _watch_files(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell when devices of the PCI bus come, go, or change their driver.
+"""Tell when PCI devices come, go, or change their driver, and when modules are loaded.
 
 The kernel's own messages (NETLINK_KOBJECT_UEVENT, group 1) say so at once and cost
 nothing in between; the kernel sends those of untagged devices to every network
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -80,12 +80,14 @@ async def watch(
     *,
     bound: Callable[[], Iterable[str]] = tuple,
     poll_seconds: float = 1.0,
+    modules: bool = False,
 ) -> None:
     """Call `changed` on the loop after each change of the PCI bus, until cancelled.
 
-    Also once at the start: what happened before is unknown. Several changes at once
-    may give one call or several. Where there are no messages,
-    `bound` names the addresses whose driver is looked at besides the list of devices.
+    With `modules`, also when the kernel says that it loads or unloads a module. Also once at the
+    start: what happened before is unknown. Several changes at once may give one call or several.
+    Where there are no messages, `bound` names the addresses whose driver is looked at besides
+    the list of devices.
     """
     opened = open_socket() if root.on_node("/sys") == "/sys" else None
     if opened is None:
@@ -93,20 +95,22 @@ async def watch(
         return
     with opened:
         changed()
-        await listen(opened, changed)
+        await listen(opened, changed, ("pci", "module") if modules else ("pci",))
 
 
-async def listen(opened: socket.socket, changed: Callable[[], None]) -> None:
-    """Call `changed` for each message about the PCI bus on `opened`, until cancelled."""
+async def listen(
+    opened: socket.socket, changed: Callable[[], None], subsystems: Collection[str] = ("pci",)
+) -> None:
+    """Call `changed` for each message about these on `opened`, until cancelled."""
     loop = asyncio.get_running_loop()
-    loop.add_reader(opened.fileno(), _drain, opened, changed)
+    loop.add_reader(opened.fileno(), _drain, opened, changed, subsystems)
     try:
         await asyncio.Event().wait()
     finally:
         loop.remove_reader(opened.fileno())
 
 
-def _drain(opened: socket.socket, changed: Callable[[], None]) -> None:
+def _drain(opened: socket.socket, changed: Callable[[], None], subsystems: Collection[str]) -> None:
     """Read all messages that wait; one call of `changed` covers them."""
     relevant = False
     while True:
@@ -120,7 +124,7 @@ def _drain(opened: socket.socket, changed: Callable[[], None]) -> None:
             relevant = True  # Messages were lost: the bus may have changed.
             continue
         event = parse(message) if _is_from_kernel(sender) else None
-        relevant = relevant or (event is not None and event.subsystem == "pci")
+        relevant = relevant or (event is not None and event.subsystem in subsystems)
     if relevant:
         changed()
 

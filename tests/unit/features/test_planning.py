@@ -55,7 +55,10 @@ def test_stale_labels_go_and_those_of_people_stay() -> None:
     made = plan(node(), Wanted())
     assert made.first is not None
     assert made.first["metadata"]["labels"] == {PCI: None, "nvidia.com/gpu.count": None}
-    assert made.first["metadata"]["annotations"] == {labels.FEATURES_LABELS: None}
+    assert made.first["metadata"]["annotations"] == {
+        labels.FEATURES_LABELS: None,
+        labels.FEATURES_MASTER_VERSION: None,
+    }
 
 
 def test_a_label_and_whose_it_is_are_written_together() -> None:
@@ -153,7 +156,7 @@ def test_a_resource_has_an_owner_before_it_comes_and_until_it_has_gone() -> None
     _apply(held, made.status)
     assert not planning.plan(held, Wanted(), "1").status
     _apply(held, planning.plan(held, Wanted(), "1").first)
-    assert held.metadata.annotations == {"own": "c", labels.FEATURES_MASTER_VERSION: "1"}
+    assert held.metadata.annotations == {"own": "c"}
 
 
 def test_nothing_is_removed_while_patience_is_asked_for() -> None:

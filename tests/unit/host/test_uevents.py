@@ -18,6 +18,7 @@ ADD = (
     b"add@/devices/pci0000:15/0000:1b:00.0\0ACTION=add\0"
     b"DEVPATH=/devices/pci0000:15/0000:1b:00.0\0SUBSYSTEM=pci\0SEQNUM=7\0"
 )
+MODULE = b"add@/module/nvidia\0ACTION=add\0DEVPATH=/module/nvidia\0SUBSYSTEM=module\0"
 BLOCK = b"change@/devices/x\0ACTION=change\0DEVPATH=/devices/x\0SUBSYSTEM=block\0"
 
 
@@ -54,6 +55,23 @@ async def test_messages_about_the_bus_are_told_and_others_are_not() -> None:
 
         async with running(start) as calls:
             kernels.send(BLOCK)
+            kernels.send(ADD)
+            await asyncio.wait_for(calls.get(), 5)
+            assert calls.empty()
+
+
+async def test_messages_about_modules_are_told_where_they_are_wanted() -> None:
+    ours, kernels = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ours.setblocking(False)
+    with ours, kernels:
+
+        def start(changed: Callable[[], None]) -> asyncio.Task[None]:
+            return asyncio.create_task(uevents.listen(ours, changed, ("pci", "module")))
+
+        async with running(start) as calls:
+            kernels.send(BLOCK)
+            kernels.send(MODULE)
+            await asyncio.wait_for(calls.get(), 5)
             kernels.send(ADD)
             await asyncio.wait_for(calls.get(), 5)
             assert calls.empty()
