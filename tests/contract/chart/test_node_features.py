@@ -61,6 +61,12 @@ RULE = {
         ]
     },
 }
+CONFIG = """
+extraLabelNs: [nvidia.com]
+denyLabelNs: ["*"]
+restrictions:
+  nodeFeatureNamespaceSelector: {matchLabels: {kubernetes.io/metadata.name: gpudeck-system}}
+"""
 GROUP = {
     "metadata": {"name": "gpus", "namespace": policies.SYSTEM},
     "spec": {"featureGroupRules": [{"name": "gpu", "matchFeatures": NVIDIA}]},
@@ -268,11 +274,13 @@ async def _group_has(admin: Client, members: list[str]) -> None:
 
 
 async def test_gpu_labels_of_the_own_account_stand_on_the_node(
-    kubeconfig: str, admin: Client
+    kubeconfig: str, admin: Client, tmp_path: Path
 ) -> None:
+    file = tmp_path / "nfd-master.conf"
+    file.write_text(CONFIG)
     async with (
         policies.connected(kubeconfig, GFD, "node-1") as api,
-        running(kubeconfig, MASTER, master.Master),
+        running(kubeconfig, MASTER, master.Master, config=str(file)),
     ):
         sink = nodefeatures.Object(api, "node-1", namespace=policies.SYSTEM, pod=f"{GFD}-node-1")
         await sink.write({"nvidia.com/gpu.count": "4"})
