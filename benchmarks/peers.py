@@ -52,6 +52,7 @@ FIGURES: dict[str, Peer] = {
     "node_rss": Peer(112.9, "73.1 + 39.8", "NVIDIA DRA driver and nfd-worker"),
     "node_anonymous": Peer(27.8, "19.5 + 8.3", "NVIDIA DRA driver and nfd-worker"),
     "node_cpu": Peer(0.041, "0.0058 + 0.035", "NVIDIA DRA driver and nfd-worker"),
+    "features_start": Peer(0.33, "0.33 [0.22..0.69]", "nfd-worker -oneshot, exec to its end"),
     "pod_with_card": Peer(0.71, "0.71 [0.57..1.06]"),
     "pod_without": Peer(0.84, "0.84 [0.54..0.97]", "the same cluster"),
     "dp_start": Peer(0.057, "0.057 [0.027..0.13]", PLUGIN),

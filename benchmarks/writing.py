@@ -66,6 +66,7 @@ ORDER = (
     "Pods",
     "Memory and idle CPU",
     "Scale",
+    "Node features",
     "Admission",
     "The lab",
 )
