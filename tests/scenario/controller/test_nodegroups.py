@@ -290,3 +290,28 @@ async def test_a_leader_that_fails_at_any_write_goes_on_from_there(count: int) -
             await server.until(lambda: known(server).get(MIG) == "all-1g.5gb")
             await server.until(lambda: len(names(server)) == 4)
             await server.until(lambda: "nvidia-device-plugin-gpus" in names(server, CONFIG_MAP))
+
+
+async def test_a_replica_that_does_not_lead_tells_nothing() -> None:
+    async with world() as server:
+        server.put(NODE_GROUP, group({"sharing": "No"}))
+        async with leader(server), leader(server):
+            await passed(server, "node-1")
+            await server.until(lambda: server.objects(EVENT))
+            await passed(server, "node-2")
+        assert [each["count"] for each in server.objects(EVENT).values()] == [1]
+
+
+async def test_nodes_stay_in_the_chart_s_groups_while_its_config_map_is_away() -> None:
+    entry = {
+        "name": "whole",
+        "selector": {"matchLabels": {"pool": "whole"}},
+        "gpu": {"sharing": "Exclusive"},
+    }
+    async with world(groups=[entry]) as server:
+        server.put(NODE, node(pool="whole"))
+        async with leader(server):
+            await server.until(lambda: known(server).get(labels.NODE_GROUP) == "whole")
+            server.remove(CONFIG_MAP, f"{SYSTEM}/{labels.NODE_WORKLOADS}")
+            await passed(server, "node-1")
+        assert known(server)[labels.NODE_GROUP] == "whole"

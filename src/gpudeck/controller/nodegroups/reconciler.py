@@ -69,6 +69,7 @@ class NodeGroups:
         self._served = served.NodeGroups(client, self._groups_changed)
         self._world = groups.World()
         self._read_epoch = 0
+        self._problems: Mapping[str, errors.InvalidError] = {}
         self._told: Mapping[str, errors.InvalidError] = {}
         self.queue = Queue("nodegroups")
         self._nodes.subscribe(self._node_changed)
@@ -98,17 +99,19 @@ class NodeGroups:
         self.queue.add(_FEATURES, LEFT_SECONDS)
         await self.queue.work(self.reconcile, workers=4)
 
-    async def reconcile(self, key: str) -> None:
+    async def reconcile(self, key: str) -> float | None:
         """Bring a node's labels, or the objects of all groups, about."""
         try:
-            await self._reconcile(key)
+            return await self._reconcile(key)
         except errors.ForbiddenError as error:
             # Rights may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
 
-    async def _reconcile(self, key: str) -> None:
+    async def _reconcile(self, key: str) -> float | None:
         if not self._served.is_synced or self._read_epoch != self._served.epoch:
-            return  # A node would be taken out of a group that is not known yet.
+            # A node would be taken out of a group that is not known yet. Once it is, all nodes and
+            # workloads are added again.
+            return LEFT_SECONDS if key.startswith(_FEATURES) else None
         if key == _WORKLOADS:
             await self._keep_workloads()
         elif key == _FEATURES:
@@ -119,6 +122,7 @@ class NodeGroups:
                 await self._features.forget(node)
         else:
             await self._keep_labels(key)
+        return None
 
     def _node_changed(self, change: Change[Node]) -> None:
         self.queue.add(change.key)
@@ -134,18 +138,21 @@ class NodeGroups:
 
     def _groups_changed(self) -> None:
         """Read all groups again, and start over with all that hangs on them."""
-        if not self._served.is_synced:
-            return
         found = next(iter(self._templates.objects.values()), None)
-        text = (found.data or {}).get(reading.VALUES, "") if found is not None else ""
+        if not self._served.is_synced or found is None:
+            return  # Without the templates the release is being removed: nodes stay as they are.
+        text = (found.data or {}).get(reading.VALUES, "")
         self._read_epoch = self._served.epoch
-        self._world, problems = reading.world(self._served.objects, text, self._world)
-        for name, error in problems.items():
-            if self._told.get(name) is None or str(self._told[name]) != str(error):
-                self._tell(name, error)
-        self._told = problems
-        metrics.refused_groups.set(len(problems))
+        self._world, self._problems = reading.world(self._served.objects, text, self._world)
+        metrics.refused_groups.set(len(self._problems))
         self._add_all()
+
+    def _tell_news(self) -> None:
+        """Tell what is wrong with groups and was not told yet; the leader alone does."""
+        for name, error in self._problems.items():
+            if name not in self._told or str(self._told[name]) != str(error):
+                self._tell(name, error)
+        self._told = self._problems
 
     def _tell(self, name: str, error: errors.InvalidError) -> None:
         _log.warning("Node group is left as it was", group=name, error=error)
@@ -175,6 +182,7 @@ class NodeGroups:
         found = next(iter(self._templates.objects.values()), None)
         if found is None:
             return  # The release is being removed, and what it made goes with the ConfigMap.
+        self._tell_news()
         meta = found.metadata
         owner = OwnerReference(
             api_version=CONFIG_MAP.api_version,
