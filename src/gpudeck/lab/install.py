@@ -91,7 +91,7 @@ def install(
             ours.write("dra: {enabled: true}\n")
             ours.flush()
             options = [f"--values={file}" for file in (ours.name, *files)]
-            options += [f"--set={value}" for value in values]
+            options += [f"{flag(value)}={value}" for value in values]
             target.run(
                 "helm", "upgrade", RELEASE, str(chart), "--install", "--skip-crds",
                 f"--namespace={target.namespace}", *options,
@@ -99,6 +99,11 @@ def install(
         default = labels.MODE_DRA if _dra_is_enabled(target) else labels.MODE_DEVICE_PLUGIN
     with progress.step("Pods of gpudeck ready"):
         return _await(target, progress, pods_of(expected or {}, _chosen(target), default))
+
+
+def flag(value: str) -> str:
+    """The option of Helm for a --set word: a tag of digits alone is no number."""
+    return "--set-string" if value.startswith("image.tag=") else "--set"
 
 
 def pods_of(

@@ -116,3 +116,8 @@ def test_a_container_that_does_not_run_is_named_with_its_reason() -> None:
         },
     ]
     assert install.waiting_reasons(pods) == ["p/bad: ErrImagePull no", "q: 0/2 nodes fit"]
+
+
+def test_a_tag_of_digits_alone_stays_a_text() -> None:
+    assert install.flag("image.tag=20458113") == "--set-string"
+    assert install.flag("controller.replicas=2") == "--set"
