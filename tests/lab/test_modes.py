@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.lab.test_parts import migs_inside
 from tests.support.lab import NAMESPACE, Lab, Object, is_ready, pod
 
 DRA, PLUGIN = "dra", "device-plugin"
 MODE, ACTIVE = "gpu.deckhouse.io/mode", "gpu.deckhouse.io/active-mode"
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 PRODUCT, A100 = "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-40GB"
-CONFIG = "nvidia.com/device-plugin.config"
+CONFIG, MIG_CONFIG = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
+PART = "nvidia.com/mig-1g.5gb"
 SLICES = """\
 version: v1
 sharing:
@@ -43,7 +45,12 @@ def lab() -> Iterator[Lab]:
         assert found.kubeconfig
         found.kubectl("label", "--overwrite", "node", "node-1", f"{MODE}={PLUGIN}")
         found.kubectl("label", "--overwrite", "node", "node-1", f"{CONFIG}=slice-4")
-        values = ("sharedClass.create=true", "devicePlugin.config.name=slices")
+        values = (
+            "sharedClass.create=true",
+            "partitionClasses=Auto",
+            "mig.strategy=mixed",
+            "devicePlugin.config.name=slices",
+        )
         found.lab("install", *(f"--set={each}" for each in values))
         found.apply(config_map())
         yield found
@@ -149,7 +156,7 @@ def test_two_nodes_exchange_their_modes_and_the_same_pods_run(lab: Lab) -> None:
     lab.apply(
         replica_set("whole", "node-0", **{WHOLE: 1}),
         replica_set("shared", "node-1", **{SHARED: 1}),
-        pod("plain", nodeName="node-0"),
+        pod("plain", command=("sleep", "36000"), nodeName="node-0"),
         {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
@@ -192,3 +199,29 @@ def test_two_nodes_exchange_their_modes_and_the_same_pods_run(lab: Lab) -> None:
         lab.delete("poddisruptionbudget", "whole")
         lab.delete("replicaset", "whole", "shared")
         lab.delete("pod", "plain")
+
+
+def test_pods_with_partitions_run_in_either_mode(lab: Lab) -> None:
+    """In device plugin mode the MIG manager makes them ahead, in DRA mode each pod has its own."""
+    settled(lab, "node-1", PLUGIN)
+    lab.kubectl("label", "--overwrite", "node", "node-1", f"{MIG_CONFIG}=all-1g.5gb")
+    parts: dict[str, Object] = {}
+    try:
+        lab.eventually(
+            "partitions are offered",
+            lambda: node(lab, "node-1")["offers"].get(PART) == "28",
+            seconds=SECONDS,
+        )
+        lab.apply(replica_set("parts", "node-1", **{PART: 1}))
+        for mode in (PLUGIN, DRA, PLUGIN):
+            wish(lab, "node-1", mode)
+            if mode != PLUGIN or parts:
+                settled(lab, "node-1", mode)
+            parts = two_run(lab, "parts", parts)
+            assert claims(lab, parts) == (2 if mode == DRA else 0)
+            seen = [migs_inside(lab, each["metadata"]["name"]) for each in parts.values()]
+            assert [len(each) for each in seen] == [1, 1]
+            assert seen[0] != seen[1]
+    finally:
+        lab.delete("replicaset", "parts")
+        lab.kubectl("label", "--overwrite", "node", "node-1", f"{MIG_CONFIG}=all-disabled")
