@@ -58,6 +58,8 @@ class Modes:
         self._writer = writer
         self._policy = policy
         self._evictor = eviction.Evictor(client)
+        self._changing: set[str] = set()
+        """Nodes that follow a new default, as the cache has them."""
         self._started: set[str] = set()
         """Nodes that follow a new default, of which the cache may not know yet."""
         nodes.subscribe(self._changed)
@@ -67,6 +69,11 @@ class Modes:
         await self.queue.work(self.reconcile, workers=4)
 
     def _changed(self, change: Change[Node]) -> None:
+        node = change.new
+        if node is not None and looking.taint_of(node) is not None and not _has_wish(node):
+            self._changing.add(change.key)
+        else:
+            self._changing.discard(change.key)
         self.queue.add(change.key)
 
     async def reconcile(self, name: str) -> float | None:
@@ -120,10 +127,9 @@ class Modes:
             minutes = self._policy.slow_seconds / 60 if is_slow else 0.0
             told = writing.with_reasons(step, blocked, slow_minutes=minutes)
             await self._writer.say(node, told, is_slow=is_slow)
-        if not step.phase.is_settled:
-            return _pause(seconds)
-        self._leave(name)
-        return None
+        if step.taint is None:  # Also of a node that waits for somebody else's plugin to go.
+            self._leave(name)
+        return None if step.phase.is_settled else _pause(seconds)
 
     def _leave(self, name: str) -> None:
         """A Node is done: it is the turn of those that wait."""
@@ -138,13 +144,11 @@ class Modes:
         """Whether a Node that follows a new default may begin; one with a wish always may."""
         if labels.MODE in known:
             return True
-        changing = {
-            other
-            for other, node in self._nodes.objects.items()
-            if looking.taint_of(node) is not None
-            and labels.MODE not in (node.metadata.labels or {})
-        }
-        return len((changing | self._started) - {name}) < self._policy.changes
+        return len((self._changing | self._started) - {name}) < self._policy.changes
+
+
+def _has_wish(node: Node) -> bool:
+    return labels.MODE in (node.metadata.labels or {})
 
 
 def _elapsed(node: Node) -> float:
