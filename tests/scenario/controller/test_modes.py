@@ -452,3 +452,22 @@ def protect(server: ApiServer, app: str, *, allowed: int = 0) -> None:
 
 def allow(server: ApiServer, app: str) -> None:
     protect(server, app, allowed=1)
+
+
+async def test_a_node_with_somebody_elses_plugin_takes_nobodys_turn() -> None:
+    async with ApiServer() as server:
+        offer = {"status": {"allocatable": CARD}}
+        server.put(NODE, {"metadata": {"name": "foreign", "labels": CARDS}} | offer)
+        server.put(POD, user_pod("theirs", **CARD) | {"spec": pod_spec("foreign")})
+
+        def node(name: str) -> dict[str, Any]:
+            found: dict[str, Any] = server.objects(NODE)[name]
+            return found
+
+        async with controller(server, attended=False, default_mode=DRA):
+            await server.until(lambda: "not gpudeck's: t/theirs" in str(node("foreign")["status"]))
+            known = CARDS | {labels.ACTIVE_MODE: PLUGIN}
+            server.put(NODE, {"metadata": {"name": "ours", "labels": known}})
+            await server.until(lambda: node("ours").get("spec", {}).get("taints"))
+        assert "taints" not in node("foreign").get("spec", {})
+        assert list(server.objects(POD)) == ["t/theirs"]
