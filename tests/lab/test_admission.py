@@ -103,7 +103,7 @@ def test_a_pod_that_names_its_node_gets_no_card_and_is_told_so(lab: Lab) -> None
         lab.apply(body)
     where = ("--kubeconfig", lab.kubeconfig)
     said = lab.gpudeck("explain", "pod", "bare", *where)
-    assert "it does without 1 card by nvidia.com/gpu (class gpu), and it holds no card" in said
+    assert "it does without 1 card by nvidia.com/gpu, and it holds no card" in said
     said = lab.gpudeck("explain", "pod", "stuck", *where)
     assert f"was not put on node {node} by kube-scheduler" in said
     assert "it cannot start: nothing is allocated for 1 card of class gpu" in said
