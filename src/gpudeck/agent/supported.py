@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from gpudeck.api import documents
 from gpudeck.errors import InvalidError
 
 KEY = "vendors.yaml"
@@ -61,7 +62,7 @@ def parse(content: Mapping[str, str] | None) -> Supported:
 
 def _load(text: str) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
+        document = documents.load(text)
     except yaml.YAMLError as error:
         raise _refusal(KEY, " ".join(str(error).split()), "a YAML document") from error
     if not isinstance(document, dict):

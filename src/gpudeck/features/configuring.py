@@ -85,12 +85,14 @@ def document(text: str) -> Any:
     """Read JSON or YAML: the chart writes JSON, to spare each node two megabytes of YAML."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        pass
+    except (msgspec.DecodeError, RecursionError):
+        pass  # What is no JSON is perhaps YAML, or is refused as what it is.
     import yaml  # noqa: PLC0415 (two megabytes, for those who write such files by hand)
 
+    from gpudeck.api import documents  # noqa: PLC0415
+
     try:
-        return yaml.safe_load(text)
+        return documents.load(text)
     except yaml.YAMLError as error:
         raise InvalidError(
             f"the file cannot be read: {' '.join(str(error).split())}; allowed: a YAML document",

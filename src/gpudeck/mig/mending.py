@@ -10,12 +10,12 @@ key that stands twice, of which YAML's readers would silently take the last.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
 from typing import Any
 
 import msgspec
 import yaml
 
+from gpudeck.api import documents
 from gpudeck.errors import InvalidError
 
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
@@ -42,7 +42,7 @@ def load(text: str, name: str) -> Loaded:
     lines = plain.splitlines()
     while True:
         try:
-            return Loaded(yaml.load("\n".join(lines) + "\n", _Loader), tuple(notes))
+            return Loaded(documents.load("\n".join(lines) + "\n"), tuple(notes))
         except yaml.MarkedYAMLError as error:
             number = _mend(lines, error)
             if number is None:
@@ -75,18 +75,3 @@ def _refusal(name: str, error: yaml.YAMLError) -> InvalidError:
         field=name,
         allowed=allowed,
     )
-
-
-class _Loader(yaml.SafeLoader):
-    """The safe loader, but for keys that stand twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key.value!r} stands twice", key.start_mark
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable
 from typing import Any
 
 import yaml
 
-from gpudeck.api import quantities
+from gpudeck.api import documents, quantities
 from gpudeck.errors import InvalidError
 from gpudeck.pluginconfig import fields, model
 from gpudeck.pluginconfig.fields import Field
@@ -71,19 +70,6 @@ def parse(text: str) -> model.Config:
     )
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice: the first one would do nothing."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise yaml.YAMLError(f"the key {key.value} stands twice, again in line {line}")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def _load(text: str) -> Any:
     for number, line in enumerate(text.splitlines(), 1):
         if "\u00a0" in line.split("#")[0]:
@@ -91,7 +77,7 @@ def _load(text: str) -> Any:
                 f"line {number} holds a no-break space", "blanks; replace what was pasted"
             )
     try:
-        return yaml.load(text, _Loader)
+        return documents.load(text)
     except yaml.YAMLError as error:
         raise _unreadable(" ".join(str(error).split()), "a YAML document") from error
 

@@ -172,7 +172,7 @@ def test_what_is_wrong_is_named_by_its_path(text: str, path: str, words: str) ->
     ("text", "words"),
     [
         ("a: [", "YAML"),
-        ("version: v1\nversion: v1", "stands twice, again in line 2"),
+        ("version: v1\nversion: v1", "'version' stands twice in \"<unicode string>\", line 2"),
         ("sharing:\n\u00a0timeSlicing:", "line 2 holds a no-break space"),
     ],
 )

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpudeck.api import names
+from gpudeck.api import documents, names
 from gpudeck.api.nodegroups import NodeGroup
 from gpudeck.api.v1alpha1.gpuclass import LabelSelector
 from gpudeck.controller.nodegroups.groups import (
@@ -106,7 +106,7 @@ def _taken(keys: set[str], group: Group, path: str) -> Group:
 
 def _values(text: str, problems: dict[str, InvalidError]) -> list[Any]:
     try:
-        found = yaml.safe_load(text or "[]")
+        found = documents.load(text or "[]")
     except yaml.YAMLError as error:
         shown = " ".join(str(error).split())
         problems[VALUES] = _refusal(VALUES, shown, "a YAML document")

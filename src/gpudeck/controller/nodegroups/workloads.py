@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from gpudeck import errors
-from gpudeck.api import labels
+from gpudeck.api import documents, labels
 from gpudeck.api.meta import OwnerReference
 from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, Resource
 from gpudeck.controller.nodegroups.groups import Group, Sharing, Use, World
@@ -42,7 +42,7 @@ def _read(content: Mapping[str, str], name: str) -> Object:
     if key not in content:
         raise _refusal(f"data[{key}]", "nothing", "a DaemonSet")
     try:
-        found = yaml.safe_load(content[key])
+        found = documents.load(content[key])
     except yaml.YAMLError as error:
         shown = " ".join(str(error).split())
         raise _refusal(f"data[{key}]", shown, "a YAML document") from error

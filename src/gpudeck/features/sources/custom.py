@@ -55,11 +55,13 @@ def _files(root: Root, folder: str, *, depth: int) -> Iterator[str]:
 def _rules(root: Root, path: str) -> list[Named]:
     import yaml  # noqa: PLC0415 (two megabytes, for the few nodes that have such files)
 
+    from gpudeck.api import documents  # noqa: PLC0415
+
     content = root.read_bytes(path, limit=LIMIT_BYTES + 1)
     if len(content) > LIMIT_BYTES:
         _refuse(path, "it is too large", f"at most {LIMIT_BYTES} bytes")
     try:
-        given = yaml.safe_load(content) or []
+        given = documents.load(content) or []
         found = msgspec.convert(
             [shorthand.expanded(each) for each in given] if isinstance(given, list) else given,
             list[Rule],

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML as people write it into ConfigMaps and files: read, or refused for what is wrong with it.
+
+Called by every reader of such a text, which gives the refusal its words. A text never ends a
+process: PyYAML 6 itself recurses as deeply as a text is nested, and lets a ValueError through for
+a day that no month has and for a number of thousands of digits. A key that stands twice is
+refused, for the first one would do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+DEPTH = 64
+"""Far more levels than any of our documents has."""
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader, but for what is nested too deeply and for keys that stand twice."""
+
+    def __init__(self, text: str | bytes) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > DEPTH:
+            mark = parent.start_mark if parent is not None else None
+            text = f"it is nested more deeply than {DEPTH} levels"
+            raise yaml.composer.ComposerError(None, None, text, mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key.value!r} stands twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def load(text: str | bytes) -> Any:
+    """The one document of a text. Raises yaml.YAMLError, and nothing else."""
+    try:
+        return yaml.load(text, _Loader)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise yaml.YAMLError(str(error)) from error

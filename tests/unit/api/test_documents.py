@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No text that somebody writes into a ConfigMap or a file ends the process that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpudeck import errors
+from gpudeck.agent import supported
+from gpudeck.api import documents
+from gpudeck.controller.nodegroups import reading as groups
+from gpudeck.controller.nodegroups.groups import World
+from gpudeck.features import configuring
+from gpudeck.features.known import Known
+from gpudeck.features.sources import custom
+from gpudeck.host.root import Root
+from gpudeck.mig import configs
+from gpudeck.pluginconfig import reading
+
+TEXTS = {
+    "deep lists": "[" * 5000,
+    "deep closed lists": "[" * 5000 + "]" * 5000,
+    "deep mappings": "{a: " * 3000 + "1" + "}" * 3000,
+    "deep blocks": "- " * 5000 + "a",
+    "a list as a key": "? [a]\n: b",
+    "a day that there is not": "a: 2024-02-30",
+    "a very long number": "a: " + "9" * 10_000,
+    "a key twice": "a: 1\na: 2",
+    "a tag of Python": "!!python/object:os.system x",
+    "no YAML": "a: [",
+}
+
+
+def _groups(text: str) -> None:
+    _, problems = groups.world([], text, World())
+    for each in problems.values():
+        raise each
+
+
+def _custom(text: str, folder: Path) -> None:
+    path = folder / custom.FOLDER[1:] / "rules.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    _, problems = custom.labels(Root(folder), Known())
+    assert len(problems) == 1
+    raise errors.InvalidError(problems[0])
+
+
+READERS: dict[str, Callable[[str, Path], object]] = {
+    "plugin config": lambda text, folder: reading.parse(text),
+    "MIG config": lambda text, folder: configs.read(text),
+    "supported vendors": lambda text, folder: supported.parse({supported.KEY: text}),
+    "groups": lambda text, folder: _groups(text),
+    "settings of node features": lambda text, folder: configuring.document(text),
+    "rules of the node itself": _custom,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_what_cannot_be_read_is_one_kind_of_error(text: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        documents.load(text)
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_every_reader_refuses_it(
+    reader: Callable[[str, Path], object], text: str, tmp_path: Path
+) -> None:
+    with pytest.raises(errors.InvalidError):
+        reader(text, tmp_path)
+
+
+def test_what_people_write_is_read() -> None:
+    assert documents.load("a: &a {b: [1, two]}\nc: {<<: *a, d: null}") == {
+        "a": {"b": [1, "two"]},
+        "c": {"b": [1, "two"], "d": None},
+    }
+    assert documents.load("") is None
