@@ -23,7 +23,7 @@ import msgspec
 from gpudeck import errors
 from gpudeck.api.meta import Meta, Wire
 from gpudeck.api.resources import Resource
-from gpudeck.kube import configuration
+from gpudeck.kube import configuration, decoding
 from gpudeck.kube.requests import JSON, Request
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def complete(resource: Resource, body: Wire | Mapping[str, Any]) -> bytes:
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw, what: str) -> T:
     try:
-        return decoder.decode(body)
+        return decoding.decode(decoder, body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.UnsupportedError(
             f"{what}: the answer is not of the expected form: {error}",

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from gpudeck import errors
-from gpudeck.kube import client, responses
+from gpudeck.kube import client, decoding, responses
 from gpudeck.kube.requests import Request
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ def _parameters(version: str) -> dict[str, str]:
 
 def _parse(line: bytes, what: str) -> WatchEvent:
     try:
-        event = _events.decode(line)
+        event = decoding.decode(_events, line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.ExpiredError(
             f"{what}: a line is not a watch event: {error}", reason="WatchMalformed"

@@ -23,6 +23,7 @@ from gpudeck.api.admission import (
     AdmissionReview,
     Refusal,
 )
+from gpudeck.kube import decoding
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of a question: the API server's own limit for a request is 3 MiB."""
@@ -67,7 +68,7 @@ async def serve(port: int, pages: Mapping[str, Decide], tls: ssl.SSLContext) -> 
 def _page(decide: Decide) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(request: web.Request) -> web.Response:
         try:
-            asked = _reviews.decode(await request.read()).request
+            asked = decoding.decode(_reviews, await request.read()).request
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return web.Response(status=400, text=f"not an AdmissionReview: {error}")
         if asked is None:
