@@ -8,6 +8,7 @@ not asked for is refused as well: it is a typing mistake that would else do noth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -70,9 +71,11 @@ class Field:
             raise self.refuse(allowed)
         return self.value
 
-    def whole(self, *, least: int, allowed: str) -> int:
+    def whole(self, *, least: int, most: float = math.inf, allowed: str) -> int:
         # In Python a boolean is a number.
-        if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < least:
+        if isinstance(self.value, bool) or not isinstance(self.value, int):
+            raise self.refuse(allowed)
+        if not least <= self.value <= most:
             raise self.refuse(allowed)
         return self.value
 

@@ -29,6 +29,10 @@ _NAME_LENGTH = 63
 _INDEX = re.compile(r"[0-9]+(:[0-9]+)?")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+")
 _DEVICES_RULE = "all, a number of devices, or a list of indices (0), of i:j for MIG and of UUIDs"
+REPLICAS = 512
+"""The most of one device. The kubelet (1.37) takes lists of 4 MiB: sixteen cards of seven
+partitions each, with so many replicas, are 3.9."""
+_REPLICAS_RULE = f"a whole number, at least 2 and at most {REPLICAS}"
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SHARING_KEYS = ("renameByDefault", "failRequestsGreaterThanOne", "resources")
@@ -286,7 +290,7 @@ def _resource(field: Field) -> model.Replicated:
     count, devices = _devices(found.get("devices"))
     return model.Replicated(
         name=name,
-        replicas=replicas.whole(least=2, allowed="a whole number, at least 2"),
+        replicas=replicas.whole(least=2, most=REPLICAS, allowed=_REPLICAS_RULE),
         rename=rename,
         count=count,
         devices=devices,

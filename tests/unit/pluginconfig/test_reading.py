@@ -135,6 +135,11 @@ SHARING = "sharing: {timeSlicing: {resources: "
             "at least 2",
         ),
         (
+            SHARING + "[{name: gpu, replicas: 513}]}}",
+            "sharing.timeSlicing.resources[0].replicas",
+            "at most 512",
+        ),
+        (
             SHARING + "[{name: gpu, replicas: true}]}}",
             "sharing.timeSlicing.resources[0].replicas",
             "at least 2",
