@@ -102,6 +102,10 @@ class AlreadyExistsError(TerminalError):
     reason = "AlreadyExists"
 
 
+_LONGEST = 200
+"""Characters of a value that an error shows: it stands in conditions and Events."""
+
+
 class InvalidError(TerminalError):
     """Bad input. `field` is its path, `value` what was given, `allowed` what would do."""
 
@@ -124,9 +128,12 @@ def first(group: BaseExceptionGroup[E]) -> E:
 def not_valid(
     field: str, value: object, allowed: str, *, reason: str | None = None
 ) -> InvalidError:
-    """The refusal of a value, in the words that all refusals have."""
+    """The refusal of a value, in the words that all refusals have; a long one is cut."""
+    shown = repr(value)
+    if len(shown) > _LONGEST:
+        shown = f"{shown[:_LONGEST]}…"
     return InvalidError(
-        f"{field}: {value!r} is not valid; allowed: {allowed}",
+        f"{field}: {shown} is not valid; allowed: {allowed}",
         reason=reason,
         field=field,
         allowed=allowed,

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from gpudeck import errors
 from gpudeck.api import documents
 from gpudeck.errors import InvalidError
 
@@ -114,9 +115,4 @@ def _matching(value: Any, path: str, pattern: re.Pattern[str], allowed: str) -> 
 
 
 def _refusal(path: str, value: object, allowed: str) -> InvalidError:
-    return InvalidError(
-        f"{path}: {value!r} is not valid; allowed: {allowed}",
-        reason="SupportedVendorsInvalid",
-        field=path,
-        allowed=allowed,
-    )
+    return errors.not_valid(path, value, allowed, reason="SupportedVendorsInvalid")

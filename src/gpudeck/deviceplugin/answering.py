@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
+from gpudeck import errors
 from gpudeck.api import quantities
 from gpudeck.cdi import plugins
 from gpudeck.deviceplugin import offering
@@ -232,9 +233,4 @@ def _annotations(
 
 
 def _refusal(field: str, value: object, allowed: str, reason: str) -> InvalidError:
-    return InvalidError(
-        f"{field}: {value!r} is not valid; allowed: {allowed}",
-        reason=reason,
-        field=field,
-        allowed=allowed,
-    )
+    return errors.not_valid(field, value, allowed, reason=reason)

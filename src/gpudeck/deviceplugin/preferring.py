@@ -15,6 +15,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from gpudeck import errors
 from gpudeck.deviceplugin import offering
 from gpudeck.errors import InvalidError
 from gpudeck.pluginconfig import model
@@ -185,9 +186,4 @@ def is_whole(resource: offering.Resource) -> bool:
 
 
 def _refusal(field: str, value: object, allowed: str) -> InvalidError:
-    return InvalidError(
-        f"{field}: {value!r} is not valid; allowed: {allowed}",
-        reason="PreferenceInvalid",
-        field=field,
-        allowed=allowed,
-    )
+    return errors.not_valid(field, value, allowed, reason="PreferenceInvalid")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 
 from gpudeck import errors
-from gpudeck.errors import GpudeckError, InvalidError
+from gpudeck.errors import GpudeckError
 from gpudeck.features import settings
 from gpudeck.features.rules import patterns
 from gpudeck.features.settings import Settings
@@ -53,6 +53,4 @@ def _check(given: Settings) -> None:
 
 
 def _refuse(field: str, value: str, allowed: str) -> None:
-    raise InvalidError(
-        f"{field}: {value!r} is not valid; allowed: {allowed}", field=field, allowed=allowed
-    )
+    raise errors.not_valid(field, value, allowed)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpudeck import errors
 from gpudeck.errors import InvalidError
 
 REASON = "PluginConfigInvalid"
@@ -32,12 +33,9 @@ class Field:
 
     def refuse(self, allowed: str) -> InvalidError:
         """The error that this value is not what may stand here."""
-        return InvalidError(
-            f"{self.path or 'the config'}: {self.value!r} is not valid; allowed: {allowed}",
-            reason=self.reason,
-            field=self.path,
-            allowed=allowed,
-        )
+        error = errors.not_valid(self.path or "the config", self.value, allowed, reason=self.reason)
+        error.field = self.path
+        return error
 
     def mapping(self, *keys: str) -> dict[str, Field]:
         """The fields of a mapping that are set, by key; null is as if it were not there."""

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpudeck.errors import InvalidError
+from gpudeck import errors
 from gpudeck.pluginconfig import model, selecting
 from gpudeck.settings import NodeSettings, setting
 
@@ -103,6 +103,4 @@ def member(word: str, words: type[Word], field: str) -> Word:
         return words(word)
     except ValueError as error:
         allowed = ", ".join(each.value for each in words)
-        raise InvalidError(
-            f"{field}: {word!r} is not valid; allowed: {allowed}", field=field, allowed=allowed
-        ) from error
+        raise errors.not_valid(field, word, allowed) from error

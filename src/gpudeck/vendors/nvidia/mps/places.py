@@ -69,12 +69,7 @@ class Card:
         """
         if not _SHARE.fullmatch(share_id):
             allowed = "letters, digits, dots, hyphens and underscores"
-            raise errors.InvalidError(
-                f"share id: {share_id!r} is not valid; allowed: {allowed}",
-                reason="InvalidShareId",
-                field="share_id",
-                allowed=allowed,
-            )
+            raise errors.not_valid("share id", share_id, allowed, reason="InvalidShareId")
         if share_id in self.shares():
             return False
         self._root.make_directory(self._shares)
