@@ -25,8 +25,9 @@ FULL = [Counter({"1g.2gb": 4})] * 2
 class Life:
     """One life of the real process, which ends by SIGKILL, its children too."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, listens: bool = False) -> None:
         self._world = world
+        self._listens = listens
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Life:
@@ -38,9 +39,19 @@ class Life:
             words += [option.flag, text]
         code = "from gpudeck.cli import main; main.main()"
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", code, "mig-manager", *words, start_new_session=True
-        )
+            sys.executable, "-c", code, "mig-manager", *words, start_new_session=True,
+            stderr=asyncio.subprocess.PIPE if self._listens else None,
+        )  # fmt: skip
         return self
+
+    async def changes(self, count: int) -> None:
+        """Wait until so many changes of cards have begun."""
+        assert self._process is not None
+        assert self._process.stderr is not None
+        while count:
+            line = await self._process.stderr.readline()
+            assert line, "it ended by itself"
+            count -= b"Changing card" in line
 
     async def __aexit__(self, *_: object) -> None:
         assert self._process is not None
@@ -101,6 +112,20 @@ async def test_a_kill_while_cards_are_changed_is_gone_on_from(world: World) -> N
     async with Life(world):
         await world.becomes("success")
     assert await world.cards() == FULL
+
+
+@pytest.mark.parametrize("change", [1, 2, 5, 9])
+async def test_a_kill_at_a_change_of_a_card_is_gone_on_from(world: World, change: int) -> None:
+    """Of ten changes: for each card its mode and four partitions."""
+    world.label(**{CONFIG: "all-1g.2gb"})
+    world.options["log_level"] = "info"
+    async with Life(world, listens=True) as life:
+        await life.changes(change)
+    assert world.labels[STATE] == "pending"
+    async with Life(world):
+        await world.becomes("success")
+    assert await world.cards() == FULL
+    assert {PLUGIN, LABELLER}.isdisjoint(world.labels)
 
 
 async def test_a_restart_says_nothing_that_was_said_before(world: World) -> None:
