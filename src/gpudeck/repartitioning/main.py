@@ -224,7 +224,8 @@ class Process:
         await self._api.merge_patch(NODE, name, patch, Node, manager=manager)
 
     async def _look_again(self, name: str) -> None:
-        traces = self._traces
+        # What was changed since the last look at the traces is seen by this look at the cards.
+        traces = self._traces = await self._read_traces()
         pods = await self._pods()
         find = await self._finder(name)
         self._look = await looking.look(self._place, name, find, pods)
