@@ -298,7 +298,7 @@ def _trimmed(node: Node) -> Node:
                 if nodes.is_read(name)
             },
         ),
-        spec=NodeSpec(taints=[each for each in taints if each.key == nodes.TAINT.key]),
+        spec=NodeSpec(taints=[each for each in taints if nodes.is_read_taint(each)]),
     )
 
 

@@ -17,7 +17,7 @@ from gpudeck.api import labels
 from gpudeck.api.core import Node, Taint
 from gpudeck.repartitioning import progress
 
-PAUSED = "paused-for-mig-change"
+PAUSED = labels.PAUSED_FOR_MIG
 TRUE = "true"
 OURS = ("device-plugin", "gpu-feature-discovery")
 """They run where their label is not there, too."""
@@ -75,7 +75,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     record: progress.Record | None = None
     drain: str = ""
     blocked: str = ""
-    is_tainted: bool = False
+    changes_mode: bool = False
+    """The controller is changing how its cards are handed out."""
     asks_reboot: bool = False
     may_reboot: bool = False
 
@@ -93,6 +94,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 def wish(record: progress.Record, **more: Any) -> Wish:
     """What belongs to a record."""
     return Wish(record=record, state=record.state, **more)
+
+
+def is_read_taint(taint: Taint) -> bool:
+    """Whether a taint is looked at."""
+    return taint.key in (TAINT.key, labels.MODE_CHANGE)
 
 
 def is_read(name: str) -> bool:
@@ -116,7 +122,7 @@ def seen(node: Node) -> Seen:
         record=progress.decode(notes.get(labels.MIG_CHANGE, "")),
         drain=_own_drain(notes),
         blocked=notes.get(labels.DRAIN_BLOCKED, ""),
-        is_tainted=any(each.key == TAINT.key for each in taints),
+        changes_mode=any(each.key == labels.MODE_CHANGE for each in taints),
         asks_reboot=labels.DISRUPTION_REQUIRED in notes,
         may_reboot=labels.DISRUPTION_APPROVED in notes,
     )

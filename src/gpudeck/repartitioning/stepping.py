@@ -102,8 +102,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 def step(at: Situation) -> Step:
     """Return the next step."""
-    if at.seen.mode != DEVICE_PLUGIN:
-        return Step(wish=nodes.Wish(), said=_standing_by(at.seen.mode))
+    if at.seen.mode != DEVICE_PLUGIN or at.seen.changes_mode:
+        return Step(wish=nodes.Wish(), said=_standing_by(at.seen))
     if not at.wanted:
         said = Said("Unknown", "NotChosen", "No config is chosen for the node's cards.")
         return Step(wish=nodes.Wish(), said=said)
@@ -118,10 +118,12 @@ def step(at: Situation) -> Step:
     return _open(at, at.look)
 
 
-def _standing_by(mode: str) -> Said:
-    if mode:
+def _standing_by(seen: nodes.Seen) -> Said:
+    if seen.changes_mode:
+        return Said("Unknown", "ModeOpen", "The mode of the node is being changed.")
+    if seen.mode:
         message = (
-            f"The node is in {mode} mode, where partitions follow the claims of pods; "
+            f"The node is in {seen.mode} mode, where partitions follow the claims of pods; "
             "the config has no effect."
         )
         return Said("Unknown", "StandingBy", message)

@@ -175,10 +175,10 @@ def test_a_reboot_is_asked_for_once_by_a_process_and_only_where_it_is_allowed() 
     assert (waits.act, waits.said.reason) == (Act.NOTHING, "RebootNotApproved")
 
 
-@pytest.mark.parametrize("mode", ["dra", ""])
-def test_nothing_is_done_outside_of_device_plugin_mode(mode: str) -> None:
+@pytest.mark.parametrize("mode", [{"mode": "dra"}, {"mode": ""}, {"changes_mode": True}])
+def test_nothing_is_done_outside_of_device_plugin_mode(mode: dict[str, Any]) -> None:
     situation = at(record(Phase.PAUSING, paused=PAUSED))
-    seen = msgspec.structs.replace(situation.seen, mode=mode)
+    seen = msgspec.structs.replace(situation.seen, **mode)
     found = stepping.step(msgspec.structs.replace(situation, seen=seen))
     assert (found.wish, found.act) == (nodes.Wish(), Act.NOTHING)
 

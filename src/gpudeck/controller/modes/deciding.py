@@ -105,9 +105,15 @@ def settled(
     active = known.get(labels.ACTIVE_MODE)
     if taint is None and active == target:
         return _settled(known, target)
-    if taint is None and active == _other(target) and not may_start:
-        why = f"Cards are to change from {active} to {target}, after those of other nodes."
-        return Step(Phase.WAITING_FOR_TURN, active, message=why)
+    if taint is None and active == _other(target):
+        why = f"Cards are to change from {active} to {target}, after"
+        if not may_start:
+            why = f"{why} those of other nodes."
+            return Step(Phase.WAITING_FOR_TURN, active, message=why)
+        if known.get(f"{labels.DEPLOY}device-plugin") == labels.PAUSED_FOR_MIG:
+            # mig-manager may be resetting them; when it is done the label goes, which wakes us.
+            why = f"{why} their partitions, which are being changed (label {labels.MIG_STATE})."
+            return Step(Phase.WAITING_FOR_TURN, active, message=why)
     return None
 
 

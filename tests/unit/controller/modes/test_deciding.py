@@ -202,6 +202,17 @@ def test_a_node_that_has_to_wait_for_its_turn_is_left_as_it_is() -> None:
     assert deciding.settled(known, PLUGIN, PLUGIN, may_start=False) is None
 
 
+def test_a_node_whose_partitions_are_being_changed_is_left_until_that_is_done() -> None:
+    known = labelled(wish=DRA, active=PLUGIN)
+    paused = known | {"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}
+    step = deciding.settled(paused, None, PLUGIN)
+    assert step is not None
+    assert (step.phase, step.active, step.taint) == (Phase.WAITING_FOR_TURN, PLUGIN, None)
+    assert "nvidia.com/mig.config.state" in step.message
+    assert deciding.settled(known, None, PLUGIN) is None
+    assert deciding.settled(paused, DRA, PLUGIN) is None
+
+
 def test_a_sentence_names_the_first_few_and_counts_the_rest() -> None:
     view = View(
         labels=labelled(wish=DRA, active=PLUGIN),
