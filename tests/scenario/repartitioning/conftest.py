@@ -63,6 +63,12 @@ class World:
     def annotate(self, **changes: str | None) -> None:
         self._put("annotations", changes)
 
+    def taint(self, *taints: dict[str, str]) -> None:
+        """Let the Node have these taints and no others."""
+        node = json.loads(json.dumps(self.node))
+        node["spec"] = {**(node.get("spec") or {}), "taints": list(taints)}
+        self.api.put(resources.NODE, node)
+
     def _put(self, field: str, changes: dict[str, str | None]) -> None:
         node = json.loads(json.dumps(self.node))
         found = {**(node["metadata"].get(field) or {}), **changes}

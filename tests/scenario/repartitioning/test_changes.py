@@ -190,6 +190,16 @@ async def test_a_mode_that_changes_meanwhile_gives_the_node_back(world: World) -
     assert await world.cards() == [Counter()] * 2
 
 
+async def test_nothing_begins_while_the_controller_changes_the_mode(world: World) -> None:
+    world.taint({"key": "gpu.deckhouse.io/mode-change", "value": "dra", "effect": "NoSchedule"})
+    world.label(**{CONFIG: "all-enabled"})
+    await world.start()
+    await world.until(lambda: world.condition.get("reason") == "ModeOpen")
+    assert STATE not in world.labels
+    world.taint()
+    await world.becomes("success")
+
+
 async def test_another_label_meanwhile_is_gone_on_with(world: World) -> None:
     world.cluster.stuck.add("device-plugin")
     await world.start()
