@@ -81,7 +81,10 @@ class Process:
         self._look: looking.Look | None = None
         self._looked = 0.0
         self._traces: tuple[str, ...] = ()
-        self._looked_at: tuple[str, ...] = ()
+        self._edits = 0
+        """Changes of ConfigMaps that were noticed."""
+        self._looked_at: tuple[tuple[str, ...], int] = ((), 0)
+        """Traces and edits before the look: with others it is out of date."""
         self._failures: tuple[looking.Failure, ...] = ()
         self._failed = 0.0
         self._rebooting = False
@@ -168,7 +171,7 @@ class Process:
         self._wake.set()
 
     def _reconfigured(self, _change: Change[ConfigMap]) -> None:
-        self._look = None
+        self._edits += 1
         self._wake.set()
 
     async def _step(self) -> float | None:
@@ -192,7 +195,7 @@ class Process:
         return 0.0
 
     async def _situation(self, seen: nodes.Seen) -> stepping.Situation:
-        if self._traces != self._looked_at:
+        if (self._traces, self._edits) != self._looked_at:
             self._look = None
         record = seen.record
         pods = None
@@ -225,11 +228,12 @@ class Process:
 
     async def _look_again(self, name: str) -> None:
         # What was changed since the last look at the traces is seen by this look at the cards.
-        traces = self._traces = await self._read_traces()
+        self._traces = await self._read_traces()
+        before = (self._traces, self._edits)
         pods = await self._pods()
         find = await self._finder(name)
         self._look = await looking.look(self._place, name, find, pods)
-        self._looked, self._looked_at = time.monotonic(), traces
+        self._looked, self._looked_at = time.monotonic(), before
 
     async def _apply(self, name: str) -> None:
         """Change the cards, and look at them anew before anything is made of it."""

@@ -137,6 +137,18 @@ async def test_a_wrong_config_is_named_by_its_field_and_read_again_when_it_is_me
     await world.becomes("success")
 
 
+async def test_a_config_that_is_mended_while_the_cards_are_read_is_seen(world: World) -> None:
+    world.configure(ONE_CARD.replace("mig-enabled: true", "mig-enabled: 1"))
+    world.bench.hang(0)
+    await world.start(config_map=CONFIG_MAP)
+    world.label(**{CONFIG: "one"})
+    read = "/api/v1/namespaces/d8-nvidia-gpu/configmaps/nvidia-mig-config"
+    await world.until(lambda: read in [each.path for each in world.api.seen])
+    world.configure(ONE_CARD)
+    world.bench.unhang(0)
+    await world.becomes("success")
+
+
 async def test_a_config_map_that_is_not_there_yet_is_waited_for(world: World) -> None:
     await world.start(config_map=CONFIG_MAP)
     world.label(**{CONFIG: "one"})
