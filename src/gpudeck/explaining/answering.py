@@ -103,7 +103,8 @@ class _Writer:
         """Return the state and one or two sentences."""
         if is_over(self._pod):
             phase = self._pod.status.phase if self._pod.status else ""
-            return State.ENDED, [f"{self._name} has ended ({phase}) and holds no card."]
+            ended = f"{self._name} has ended ({phase}) and holds no card."
+            return State.ENDED, [ended, *self._why_ended()]
         problems = [each for each in self._asked.problems if not self._is_past(each)]
         if problems:
             said = "; ".join(each.sentence for each in problems)
@@ -140,6 +141,14 @@ class _Writer:
 
     def _is_running(self) -> bool:
         return self._pod.status is not None and self._pod.status.phase == "Running"
+
+    def _why_ended(self) -> list[str]:
+        """What the kubelet says of a pod that it turned away or put an end to."""
+        status = self._pod.status
+        if status is None or not status.reason:
+            return []
+        why = f"{status.reason}: {status.message}" if status.message else status.reason
+        return [_ended(f"The kubelet said {why}")]
 
     def _holds(self) -> str:
         return f"{self._name} holds {_list(_card(each) for each in self._mine)}"

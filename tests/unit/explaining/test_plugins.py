@@ -140,6 +140,18 @@ def test_a_resource_that_no_node_has_is_named_with_the_nearest() -> None:
     assert "did you mean nvidia.com/mig-1g.10gb?" in answer.sentences[0]
 
 
+def test_a_pod_that_the_kubelet_turned_away_says_why() -> None:
+    refused = make.pod(limits={SHARED: 2}, node_name="node-0", phase="Failed")
+    why = f"Allocate failed due to a container asks for 2 of {SHARED}; allowed: 1"
+    refused["status"] |= {"reason": "UnexpectedAdmissionError", "message": why}
+    answer = explain(refused, node(gpu_shared=4), card(0, SHARED, 4))
+    assert answer.state is State.ENDED
+    assert answer.sentences == [
+        "Pod default/asker has ended (Failed) and holds no card.",
+        f"The kubelet said UnexpectedAdmissionError: {why}.",
+    ]
+
+
 def test_a_claim_gets_no_card_of_a_device_plugin() -> None:
     pod = make.pod(claims=["c"])
     objects = (node(gpu=1), card(0), make.claim("c"), *make.classes("h100"))
