@@ -13,7 +13,7 @@ import pytest
 from tests.scenario.agent.bus import Host
 from tests.support import apiserver
 
-from gpudeck.api import labels, resources
+from gpudeck.api import labels, names, resources
 from gpudeck.features import collecting, master, metrics, worker
 from gpudeck.features.settings import Settings
 
@@ -287,6 +287,21 @@ async def test_a_feature_of_a_node_that_is_gone_is_deleted(story: Story) -> None
         await story.server.until(
             lambda: set(story.server.objects(resources.NODE_FEATURE)) == {f"{NAMESPACE}/here"}
         )
+
+
+async def test_a_node_whose_name_is_too_long_for_a_label_keeps_its_features(story: Story) -> None:
+    long = "node-" + "x" * 80
+    story.server.put(resources.NODE, {"metadata": {"name": long}})
+    story.feature("kept", names.node_label(long))
+    story.feature("gone", "node-9")
+    async with story.run(collecting.Collector):
+
+        def left() -> set[str]:
+            return set(story.server.objects(resources.NODE_FEATURE))
+
+        await story.server.until(lambda: left() == {f"{NAMESPACE}/kept"})
+        story.server.remove(resources.NODE, long)
+        await story.server.until(lambda: left() == set())
 
 
 async def test_a_bad_rule_is_said_on_the_rule_and_the_others_go_on(story: Story) -> None:
