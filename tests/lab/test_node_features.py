@@ -68,7 +68,8 @@ def test_every_node_says_what_it_has(lab: Lab) -> None:
 
 
 def test_gpu_labels_come_by_a_node_feature_of_their_own(lab: Lab) -> None:
-    wanted = {"nvidia.com/gpu.count": "4", "nvidia.com/gpu.present": "true"}
+    product = "NVIDIA-A100-SXM4-40GB"
+    wanted = {"nvidia.com/gpu.count": "4", "nvidia.com/gpu.product": product}
     lab.eventually("labels of the cards", lambda: wanted.items() <= labels(lab).items())
     assert f"nvidia-features-for-{NODE}" in features(lab)
 
