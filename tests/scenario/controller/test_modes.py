@@ -333,6 +333,24 @@ async def test_a_budget_that_gives_way_lets_the_change_go_on() -> None:
             await server.until(machine.is_in(DRA))
 
 
+async def test_a_pod_with_a_card_by_a_name_of_an_earlier_config_goes_too() -> None:
+    """Its name tells nothing, and the plugin offers it no more: who has the card tells it."""
+    async with story(PLUGIN) as machine:
+        server = machine.server
+        held = {"namespace": "t", "pod": "trains", "container": "main", "device": "GPU-0"}
+        plugin = [held | {"resource": "nvidia.com/h100"}]
+        server.put(PHYSICAL_GPU, gpus.gpu(occupancy={"plugin": plugin}))
+        machine.run_pod("trains", **{"nvidia.com/h100": "1"})
+        protect(server, "trains")
+        async with controller(server, attended=False):
+            machine.wish(DRA)
+            await server.until(machine.in_phase("DrainingPods"))
+            assert machine.active == PLUGIN
+            allow(server, "trains")
+            await server.until(machine.is_in(DRA))
+        assert machine.pods() == set()
+
+
 async def test_a_claim_without_a_pod_is_waited_for() -> None:
     async with story(DRA) as machine:
         server = machine.server

@@ -27,12 +27,23 @@ class _OfferedResource(Wire):
     resource: str = ""
 
 
+class _Occupancy(Wire):
+    plugin: list[_OfferedResource] | None = None
+
+
 class _CardStatus(Wire):
     extended_resources: list[_OfferedResource] | None = None
+    occupancy: _Occupancy | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """Also those of an earlier config by which pods have the card still."""
+        held = self.occupancy.plugin if self.occupancy else None
+        return {each.resource for each in (*(self.extended_resources or ()), *(held or ()))}
 
 
 class _Card(Wire):
-    """A PhysicalGPU, as far as it says under which names the plugin offers the card."""
+    """A PhysicalGPU, as far as it says under which names the plugin offers or offered the card."""
 
     status: _CardStatus | None = None
 
@@ -82,17 +93,13 @@ class Looker:
         return found
 
     async def _offered(self, node: str) -> frozenset[str]:
-        """The resources that the node's plugin offers, as it says itself."""
+        """The resources that the node's plugin offers or offered, as it says itself."""
         found = await self._client.list(
             resources.PHYSICAL_GPU,
             _Card,
             label_selector=f"{labels.NODE}={names.node_label(node)}",
         )
-        return frozenset(
-            each.resource
-            for gpu in found.items
-            for each in (gpu.status.extended_resources if gpu.status else None) or ()
-        )
+        return frozenset[str]().union(*(gpu.status.names for gpu in found.items if gpu.status))
 
     async def _slices(self, node: str) -> tuple[str, ...]:
         found = await self._client.list(
