@@ -19,7 +19,7 @@ from gpudeck.api import labels
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import NODE
 from gpudeck.cdi import plugins
-from gpudeck.deviceplugin import daemons, publishing, reporting
+from gpudeck.deviceplugin import daemons, offering, publishing, reporting
 from gpudeck.deviceplugin.settings import Settings
 from gpudeck.kube.client import Client
 from gpudeck.kubelet import holding
@@ -74,15 +74,24 @@ def partitions(
     ]
 
 
-async def is_held(settings: Settings, resources: frozenset[str]) -> bool:
-    """Whether a container has anything of the resources; so too if nobody tells."""
+async def is_held(
+    settings: Settings, resources: frozenset[str], inventory: records.Inventory
+) -> bool:
+    """Whether a container has anything of the resources or cards; so too if nobody tells.
+
+    A container may have a card by a name that an earlier config gave it.
+    """
     if not settings.pod_resources:
         return False
     try:
         found = await holding.held(Path(settings.pod_resources))
     except errors.UnavailableError:
         return True
-    return not resources.isdisjoint(found)
+    readings = [card.reading for card in inventory.cards if card.reading is not None]
+    units = {each.uuid for each in readings}
+    units |= {part.uuid for each in readings for part in each.partitions}
+    has = {offering.unit_of(device) for devices in found.values() for device in devices}
+    return not (resources.isdisjoint(found) and units.isdisjoint(has))
 
 
 async def leave(

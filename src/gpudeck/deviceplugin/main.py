@@ -157,12 +157,13 @@ class Process:
                 if found is None or not leaving.is_over(found):
                     return
                 names = frozenset(self._plugins.served)
-                if await leaving.is_held(self._settings, names):
+                inventory = self._inventory or records.Inventory()
+                if await leaving.is_held(self._settings, names, inventory):
                     log.info("Pods hold devices, so what names them stays")
                     return
                 await leaving.leave(
                     self._settings,
-                    self._inventory or records.Inventory(),
+                    inventory,
                     self._supervisor,
                     found,
                     reporter=self._reporter,

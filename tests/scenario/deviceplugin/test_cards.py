@@ -197,3 +197,15 @@ async def test_what_names_a_device_stays_as_long_as_a_pod_has_it(found: World) -
     await found.end()
     assert list((found.folder / "cdi").iterdir())
     assert offered(found, 0) == {GPU: (1, None)}
+
+
+async def test_a_pod_of_an_earlier_config_keeps_what_names_its_device(stopped: World) -> None:
+    """A plugin that was started anew serves no more the resource of which the pod has it."""
+    world = stopped
+    world.mode("device-plugin")
+    world.kubelet.held = {"nvidia.com/h100": [CARD.format(1)]}
+    await world.start()
+    await world.offers(gpu=3)
+    world.mode("dra")
+    await world.end()
+    assert list((world.folder / "cdi").iterdir())
