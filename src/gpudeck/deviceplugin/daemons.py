@@ -3,12 +3,13 @@
 
 Pure. One wish for a card stands as long as the config shares it so, or a pod holds a
 replica of it: the card admits nobody but its daemon meanwhile, so a card that a pod holds
-whole must wait, and one whose replicas are held must keep its daemon.
+whole, or shared by time, must wait, and one whose replicas are held must keep its daemon.
+Replicas by MPS are handed out beside a wish alone: held without one, they are of time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gpudeck.deviceplugin import occupying, offering
 from gpudeck.pluginconfig import model
@@ -39,9 +40,7 @@ def steps(
     """What is to be done now, by address of the card."""
     wanted = shared(offer)
     waiting = {offering.unit_of(device) for _, device in withheld}
-    in_use = {
-        offering.unit_of(each) for ids in held.values() for each in ids if offering.REPLICA in each
-    }
+    in_use = _shared_by_pods(held)
     found: dict[str, contract.Action] = {}
     for card in inventory.cards:
         reading = card.reading
@@ -50,25 +49,28 @@ def steps(
         has_wish = SHARE in reading.mps_shares
         is_wanted = card.site.address in wanted
         if is_wanted and not has_wish:
-            if reading.share_support.mps and reading.uuid not in waiting:
+            is_free = reading.uuid not in waiting and reading.uuid not in in_use
+            if reading.share_support.mps and is_free:
                 found[card.site.address] = contract.JoinMps(share_id=SHARE)
         elif has_wish and not is_wanted and reading.uuid not in in_use:
             found[card.site.address] = contract.LeaveMps(share_id=SHARE)
     return found
 
 
-def unready(offer: offering.Offer, pending: Mapping[str, str]) -> dict[tuple[str, str], str]:
+def unready(
+    offer: offering.Offer, pending: Mapping[str, str], held: occupying.Held
+) -> dict[tuple[str, str], str]:
     """Devices that cannot be used yet, with the reason; `pending` by id of the card.
 
     Replicas wait for their daemon, and a card that is offered otherwise for the end of its own.
     """
     found: dict[tuple[str, str], str] = {}
-    wanted = shared(offer)
+    wanted, in_use = shared(offer), _shared_by_pods(held)
     for resource in offer.resources:
         for device in resource.devices:
             unit = device.unit
             if resource.strategy is model.Strategy.MPS and offering.REPLICA in device.id:
-                why = pending.get(unit.id, "") or _unasked(unit)
+                why = _held(unit, in_use) or pending.get(unit.id, "") or _unasked(unit)
             elif SHARE in unit.card.mps_shares and unit.site.address not in wanted:
                 why = f"{unit.site.address}: the card's MPS daemon is still ending."
             else:
@@ -78,7 +80,23 @@ def unready(offer: offering.Offer, pending: Mapping[str, str]) -> dict[tuple[str
     return found
 
 
+def _held(unit: offering.Unit, in_use: Collection[str]) -> str:
+    if SHARE in unit.card.mps_shares or unit.id not in in_use:
+        return ""
+    return (
+        f"{unit.site.address}: pods hold replicas of the card by time; its MPS daemon is started "
+        "when they have ended."
+    )
+
+
 def _unasked(unit: offering.Unit) -> str:
     if SHARE in unit.card.mps_shares:
         return ""
     return f"{unit.site.address}: the card's MPS daemon is not started yet."
+
+
+def _shared_by_pods(held: occupying.Held) -> set[str]:
+    """Cards of which pods hold replicas."""
+    return {
+        offering.unit_of(each) for ids in held.values() for each in ids if offering.REPLICA in each
+    }

@@ -254,7 +254,7 @@ class Process:
         ).items():
             self._change(address, action)
         pending = await asyncio.to_thread(specs.pending, self._vendor, offer)
-        withheld |= daemons.unready(offer, pending)
+        withheld |= daemons.unready(offer, pending, held)
         self._plugins.show(standing.replaced(new, offer=offer, withheld=tuple(sorted(withheld))))
         self._why = withheld
         self._publish()

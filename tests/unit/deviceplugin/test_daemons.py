@@ -41,19 +41,32 @@ def test_a_card_that_a_pod_holds_whole_gets_its_daemon_later() -> None:
     assert steps(MPS, {GPU: ["GPU-0"]}) == {}
 
 
+def test_a_card_of_which_pods_hold_replicas_by_time_gets_its_daemon_later() -> None:
+    """It would admit no further process of theirs. Replicas by MPS are held beside a wish only."""
+    held = {SHARED: ["GPU-0::1"]}
+    assert steps(MPS, held) == {}
+    assert steps(MPS, held, mps_shares=("device-plugin",)) == {}
+    replicas = [(SHARED, f"GPU-0::{number}") for number in range(2)]
+    found = waiting(MPS, {"GPU-0": "It starts."}, held)
+    assert list(found) == replicas
+    assert "pods hold replicas" in found[replicas[0]]
+
+
 def test_a_daemon_goes_when_nobody_needs_it() -> None:
     joined = {"mps_shares": ("device-plugin",)}
     assert steps("", **joined) == {FIRST: contract.LeaveMps(share_id="device-plugin")}
     assert steps("", {SHARED: ["GPU-0::1"]}, **joined) == {}
 
 
-def waiting(config: str, pending: dict[str, str], **changes: Any) -> dict[tuple[str, str], str]:
+def waiting(
+    config: str, pending: dict[str, str], held: dict[str, list[str]] | None = None, **changes: Any
+) -> dict[tuple[str, str], str]:
     """The devices of two cards that cannot be used yet."""
     found = inventory(card(0, **changes), card(1))
     offered = offering.offer(
         found, offering.remember(offering.Seen(), found), reading.parse(config)
     )
-    return daemons.unready(offered, pending)
+    return daemons.unready(offered, pending, held or {})
 
 
 def test_replicas_wait_for_their_daemon() -> None:
