@@ -7,16 +7,15 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.lab.test_device_plugin import SHARED, SLICING
 from tests.lab.test_mig_manager import CONFIG as MIG_CONFIG
 from tests.lab.test_mig_manager import EXAMPLE as PARTITIONS
 from tests.lab.test_mig_manager import MIDDLE, NAMESPACE, SEED, SMALL, WHOLE, inside
-from tests.support.lab import ROOT, Lab, Object, pod
+from tests.support.lab import Lab, Object, pod
 
 pytestmark = pytest.mark.timeout(400)
 
-SLICING = ROOT / "examples" / "10-time-slicing"
 WHOLE_NODE, SLICED_NODE, MIG_NODE, DRA_NODE = "node-0", "node-1", "node-2", "node-3"
-SHARED = "nvidia.com/gpu.shared"
 CARDS = {WHOLE_NODE: 4, SLICED_NODE: 4, MIG_NODE: 4, DRA_NODE: 8}
 OFFERED: dict[str, dict[str, int]] = {
     WHOLE_NODE: {WHOLE: 4},
