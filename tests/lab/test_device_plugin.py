@@ -17,6 +17,7 @@ from tests.support.lab import ROOT, Lab, Object, is_ready, pod
 
 NODE, NAMESPACE = "node-0", "kube-system"
 SLICING = ROOT / "examples" / "12-time-slicing"
+PARTITIONS = ROOT / "examples" / "11-mig-config"
 GROUPS = ROOT / "examples" / "13-node-groups"
 CONFIG = "nvidia.com/device-plugin.config"
 WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
@@ -37,7 +38,8 @@ def one_node() -> Iterator[Lab]:
             found.lab("down")
             found.lab("up", "--machine", "a100-40gb-x4", timeout=3000)
         assert found.kubeconfig
-        found.kubectl("apply", "-f", str(SLICING / "config.yaml"))
+        for folder in (SLICING, PARTITIONS):
+            found.kubectl("apply", "-f", str(folder / "config.yaml"))
         install(found)
         yield found
     finally:
@@ -46,12 +48,7 @@ def one_node() -> Iterator[Lab]:
 
 
 def install(lab: Lab, *options: str) -> None:
-    values = (
-        "dra.enabled=false",
-        "mig.strategy=mixed",
-        "devicePlugin.config.name=nvidia-time-slicing-config",
-    )
-    words = (f"--set={each}" for each in values)
+    words = ("--set=dra.enabled=false", "--values", str(SLICING / "values.yaml"))
     lab.lab("install", "--namespace", NAMESPACE, *words, *options)
 
 
@@ -163,30 +160,15 @@ def daemon_sets(lab: Lab) -> set[str]:
     return {each["metadata"]["name"] for each in lab.list("daemonsets", "-n", NAMESPACE)}
 
 
-def test_a_node_group_slices_its_nodes_and_gives_them_back(lab: Lab) -> None:
+@pytest.fixture
+def deckhouse(lab: Lab) -> Iterator[Lab]:
+    """The lab with the kind NodeGroup and its node in the group `gpus`; both go afterwards."""
     lab.apply(DEFINITION)
-    try:
-        lab.kubectl("wait", "--for=condition=Established", "crd/nodegroups.deckhouse.io")
-        lab.kubectl("apply", "-f", str(GROUPS / "nodegroup.yaml"))
-        lab.kubectl("label", "node", NODE, f"{GROUP}=gpus")
-        offers(lab, whole=12, shared=0)
-        assert labels_of(lab)["node.deckhouse.io/device-gpu.config"] == "TimeSlicing"
-        labelled(lab, gpu_replicas="3")
-        lab.apply(node_group(sharing="Exclusive"))
-        offers(lab, whole=4, shared=0)
-        lab.apply(node_group(sharing="Halves"))
-        lab.eventually(
-            "an Event names the field",
-            lambda: (
-                "spec.gpu.sharing: 'Halves' is not valid"
-                in lab.kubectl("get", "events", "-A", "--field-selector=reason=NodeGroupInvalid")
-            ),
-        )
-        offers(lab, whole=4, shared=0)
-        assert labels_of(lab)["gpu.deckhouse.io/node-group"] == "gpus"
-    finally:
-        lab.kubectl("delete", "crd", "nodegroups.deckhouse.io", "--ignore-not-found")
-        lab.kubectl("label", "node", NODE, f"{GROUP}-")
+    lab.kubectl("wait", "--for=condition=Established", "crd/nodegroups.deckhouse.io")
+    lab.kubectl("label", "node", NODE, f"{GROUP}=gpus")
+    yield lab
+    lab.kubectl("delete", "crd", "nodegroups.deckhouse.io", "--ignore-not-found")
+    lab.kubectl("label", "node", NODE, f"{GROUP}-")
     lab.eventually(
         "the group's DaemonSets go",
         lambda: not any(name.endswith("-gpus") for name in daemon_sets(lab)),
@@ -194,6 +176,47 @@ def test_a_node_group_slices_its_nodes_and_gives_them_back(lab: Lab) -> None:
     offers(lab, whole=4, shared=0)
     assert "node.deckhouse.io/gpu" not in labels_of(lab)
     labelled(lab, gpu_replicas="1")
+
+
+def test_a_node_group_slices_its_nodes_and_gives_them_back(deckhouse: Lab) -> None:
+    deckhouse.kubectl("apply", "-f", str(GROUPS / "nodegroup.yaml"))
+    offers(deckhouse, whole=12, shared=0)
+    assert labels_of(deckhouse)["node.deckhouse.io/device-gpu.config"] == "TimeSlicing"
+    labelled(deckhouse, gpu_replicas="3")
+    deckhouse.apply(node_group(sharing="Exclusive"))
+    offers(deckhouse, whole=4, shared=0)
+    deckhouse.apply(node_group(sharing="Halves"))
+    deckhouse.eventually(
+        "an Event names the field",
+        lambda: (
+            "spec.gpu.sharing: 'Halves' is not valid"
+            in deckhouse.kubectl("get", "events", "-A", "--field-selector=reason=NodeGroupInvalid")
+        ),
+    )
+    offers(deckhouse, whole=4, shared=0)
+    assert labels_of(deckhouse)["gpu.deckhouse.io/node-group"] == "gpus"
+
+
+def test_a_node_group_partitions_its_cards_and_makes_them_whole_again(deckhouse: Lab) -> None:
+    halves = [{"index": card, "slices": [{"profile": "3g.20gb", "count": 2}]} for card in range(4)]
+    deckhouse.apply(
+        node_group(sharing="MIG", mig={"partedConfig": "custom", "customConfigs": halves})
+    )
+    part = "nvidia.com/mig-3g.20gb"
+    deckhouse.eventually(
+        f"{NODE} offers eight partitions",
+        lambda: allocatable(deckhouse).get(part) == 8,
+        seconds=180,
+    )
+    deckhouse.apply(pod("part", limits={part: 1}))
+    deckhouse.running("part")
+    deckhouse.delete("pod", "part")
+    deckhouse.apply(node_group(sharing="Exclusive"))
+    deckhouse.eventually(
+        f"{NODE} offers whole cards",
+        lambda: allocatable(deckhouse).get(WHOLE) == 4 and not allocatable(deckhouse).get(part),
+        seconds=180,
+    )
 
 
 def test_a_group_of_the_chart_does_so_by_label(lab: Lab) -> None:
