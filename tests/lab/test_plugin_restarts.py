@@ -48,7 +48,7 @@ def states(lab: Lab) -> list[str]:
 
 
 def test_cards_say_who_has_them(lab: Lab) -> None:
-    offers(lab, whole=4)
+    offers(lab, whole=4, shared=0)
     lab.eventually("four cards are free", lambda: states(lab) == ["Ready Free"] * 4)
     lab.apply(pod("holder", limits={WHOLE: 1}))
     lab.running("holder")
@@ -192,11 +192,11 @@ def test_a_container_that_starts_again_finds_its_share_after_the_config_has_chan
     finally:
         lab.kubectl("label", "node", NODE, f"{CONFIG}-", check=False)
         lab.delete("pod", "sharer")
-    offers(lab, whole=4)
+    offers(lab, whole=4, shared=0)
 
 
 def test_the_runtime_reads_a_device_anew_that_it_knows_and_that_has_changed(lab: Lab) -> None:
-    offers(lab, whole=4)
+    offers(lab, whole=4, shared=0)
     lab.apply(pod("before", limits={WHOLE: 4}))
     lab.running("before")
     assert "PROBE" not in lab.kubectl("exec", "before", "--", "env")
