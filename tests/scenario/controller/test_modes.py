@@ -446,6 +446,60 @@ async def test_a_new_default_moves_one_node_after_the_other() -> None:
             assert len(tainted()) == 1
 
 
+def tainted(server: ApiServer, name: str) -> bool:
+    return bool(server.objects(NODE)[name].get("spec", {}).get("taints"))
+
+
+def label(server: ApiServer, name: str, mode: str | None) -> None:
+    """Give a node a wish of its own, or take it away."""
+    node = copy.deepcopy(server.objects(NODE)[name])
+    known = node["metadata"]["labels"]
+    known.pop(labels.MODE, None)
+    node["metadata"]["labels"] = known | ({labels.MODE: mode} if mode else {})
+    server.put(NODE, node)
+
+
+def is_said(server: ApiServer, name: str, reason: str) -> bool:
+    said = server.objects(NODE)[name].get("status", {}).get("conditions", [])
+    return reason in {each["reason"] for each in said}
+
+
+async def test_a_node_that_is_kept_back_at_its_start_gives_its_turn_to_the_next() -> None:
+    async with ApiServer() as server:
+        for name in ("node-1", "node-2"):
+            known = CARDS | {labels.ACTIVE_MODE: DRA, labels.MODE: DRA}
+            server.put(NODE, {"metadata": {"name": name, "labels": known}})
+        async with controller(server, attended=False, default_mode=DRA):
+            await server.until(
+                lambda: all(is_said(server, name, "ModeActive") for name in ("node-1", "node-2"))
+            )
+        async with controller(server, attended=False, default_mode=PLUGIN):
+            server.fail(1000, 409, method="PATCH", path="/nodes/node-1", reason="Conflict")
+            label(server, "node-1", None)
+            await server.until(lambda: any("/node-1" in each.path for each in server.writes[-1:]))
+            label(server, "node-1", DRA)
+            label(server, "node-2", None)
+            await server.until(lambda: tainted(server, "node-2"))
+
+
+async def test_a_new_node_that_waits_for_another_plugin_takes_no_turn() -> None:
+    async with ApiServer() as server:
+        server.put(
+            NODE,
+            {
+                "metadata": {"name": "node-1", "labels": CARDS},
+                "status": {"allocatable": {"nvidia.com/gpu": "1"}},
+            },
+        )
+        known = CARDS | {labels.ACTIVE_MODE: PLUGIN, labels.MODE: PLUGIN}
+        server.put(NODE, {"metadata": {"name": "node-2", "labels": known}})
+        async with controller(server, attended=False, default_mode=DRA):
+            await server.until(lambda: is_said(server, "node-1", "WaitingForOfferToGo"))
+            label(server, "node-2", None)
+            await server.until(lambda: not is_said(server, "node-2", "ModeActive"))
+            assert not is_said(server, "node-2", "WaitingForTurn")
+
+
 def pod_spec(node: str) -> dict[str, Any]:
     return {"nodeName": node, "containers": [{"name": "main", "resources": {"limits": CARD}}]}
 

@@ -80,6 +80,7 @@ class Modes:
         """Take a Node as far as it goes now; returns when to look again, in seconds."""
         seen = self._nodes.objects.get(name)
         if seen is not None and self._is_done(seen):
+            self._leave(name)  # Its last write may have been done without an answer.
             return None
         try:
             # The cache may lag, and keeps nothing of a Node that has no cards any more.
@@ -114,7 +115,9 @@ class Modes:
             may_start=self._may_start(name, known),
         )
         if step is None:
-            if labels.MODE not in known:
+            # A node that has just come changes nothing, and may wait for somebody else's plugin.
+            changes = labels.ACTIVE_MODE in known or looking.taint_of(node) is not None
+            if labels.MODE not in known and changes:
                 self._started.add(name)
             view = await self._looker.look(node)
             step = deciding.decide(view, self._policy.default, is_late=is_slow)
