@@ -55,7 +55,7 @@ READERS: dict[str, Callable[[str, Path], object]] = {
     "MIG config": lambda text, folder: configs.read(text),
     "supported vendors": lambda text, folder: supported.parse({supported.KEY: text}),
     "groups": lambda text, folder: _groups(text),
-    "settings of node features": lambda text, folder: configuring.document(text),
+    "settings of node features": lambda text, folder: configuring.worker(text),
     "rules of the node itself": _custom,
 }
 
