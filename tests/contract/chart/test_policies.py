@@ -323,6 +323,8 @@ async def test_the_mig_manager_changes_nothing_else_of_its_node(
     statuses: list[dict[str, Any]] = [
         {"capacity": {"nvidia.com/gpu": "8"}},
         {"conditions": [{"type": "Ready", "status": "False"}]},
+        {"daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}},
+        {"volumesInUse": ["kubernetes.io/csi/a"]},
     ]
     for status in statuses:
         body = {"metadata": {"name": "node-0"}, "status": status}
