@@ -2,9 +2,9 @@
 """YAML as people write it into ConfigMaps and files: read, or refused for what is wrong with it.
 
 Called by every reader of such a text, which gives the refusal its words. A text never ends a
-process: PyYAML 6 itself recurses as deeply as a text is nested, and lets a ValueError through for
-a day that no month has and for a number of thousands of digits. A key that stands twice is
-refused, for the first one would do nothing.
+process: PyYAML 6 itself recurses as deeply as a text is nested, and lets whatever Python raises
+through for a day that no month has, a number of thousands of digits, or a word with the tag of
+a number. A key that stands twice is refused, for the first one would do nothing.
 """
 
 from __future__ import annotations
@@ -52,5 +52,5 @@ def load(text: str | bytes) -> Any:
     """The one document of a text. Raises yaml.YAMLError, and nothing else."""
     try:
         return yaml.load(text, _Loader)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
         raise yaml.YAMLError(str(error)) from error

@@ -43,7 +43,7 @@ class State:
             self._saved = msgspec.json.decode(content, type=Kept)
         except errors.NotFoundError:
             return None
-        except (errors.GpudeckError, msgspec.DecodeError) as error:
+        except (errors.GpudeckError, msgspec.DecodeError, RecursionError) as error:
             log.warning("The last config cannot be read", error=error)
             return None
         return selecting.restore(self._saved.name, self._saved.text)

@@ -132,7 +132,7 @@ def _own_drain(notes: Mapping[str, str]) -> str:
     text = notes.get(labels.DRAIN, "")
     try:
         found = msgspec.json.decode(text) if text else None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
     return text if isinstance(found, dict) and found.get("by") == BY else ""
 

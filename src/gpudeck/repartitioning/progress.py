@@ -92,6 +92,6 @@ def decode(text: str) -> Record | None:
     """Read the annotation; None where it is not one of ours, for it is then begun anew."""
     try:
         found = _decoder.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return found if found.version == VERSION else None

@@ -30,6 +30,9 @@ TEXTS = {
     "a day that there is not": "a: 2024-02-30",
     "a very long number": "a: " + "9" * 10_000,
     "a key twice": "a: 1\na: 2",
+    "nothing that is called a number": "a: !!int ''",
+    "a word that is called a truth": "a: !!bool x",
+    "a word that is called a date": "a: !!timestamp x",
     "a tag of Python": "!!python/object:os.system x",
     "no YAML": "a: [",
 }

@@ -50,7 +50,7 @@ def read(text: str) -> Request:
     """Read the annotation. Raises InvalidError (DrainInvalid) that says what would do."""
     try:
         return _decoder.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.InvalidError(
             f"{_FIELD}: {error}; allowed: {_ALLOWED}",
             reason="DrainInvalid",

@@ -29,6 +29,7 @@ def test_a_request_says_who_wants_which_pods_to_go_and_why() -> None:
         ('{"pods": [{"namespace": "t", "uid": "u"}]}', "name"),
         ('{"pods": [{"namespace": "t", "name": "", "uid": "u"}]}', "$.pods[0].name"),
         ('{"pods": "all"}', "$.pods"),
+        ('{"pods": [], "x": ' + "[" * 3000 + "]" * 3000 + "}", "recursion"),
         (msgspec.json.encode({"pods": [POD] * 201}).decode(), "200"),
     ],
 )
