@@ -176,7 +176,7 @@ def _decoded(parameters: object) -> Any:
         return None
     try:
         return msgspec.json.decode(parameters)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return bytes(parameters).decode(errors="replace")
 
 

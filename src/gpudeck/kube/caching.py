@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gpudeck import errors, logs
+from gpudeck import errors, logs, nesting
 from gpudeck.api.meta import Meta, ObjectMeta
 from gpudeck.api.resources import Resource
 from gpudeck.kube import client, detaching, pacing, watching
@@ -156,7 +156,7 @@ class Cache(Generic[T]):
     def _decode(self, raw: msgspec.Raw) -> tuple[str, T | None]:
         """Return the key and what is to be kept of an object: None if nothing."""
         try:
-            found = self._decoder.decode(raw)
+            found = nesting.decode(self._decoder, raw)
         except (msgspec.ValidationError, UnicodeDecodeError) as error:
             key = key_of(_meta_of(raw))
             self._log.warning("Object left out", object=key, error=error)
@@ -187,7 +187,7 @@ def key_of(meta: ObjectMeta) -> str:
 
 def _meta_of(raw: msgspec.Raw) -> ObjectMeta:
     try:
-        return _metas.decode(raw).metadata
+        return nesting.decode(_metas, raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise errors.ExpiredError(
             f"an object without readable metadata: {error}", reason="WatchMalformed"

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpudeck import errors
+from gpudeck import errors, nesting
 from gpudeck.api.meta import Meta, Wire
 from gpudeck.api.resources import Resource
 from gpudeck.kube import configuration, decoding
@@ -188,7 +188,7 @@ class Client:
         A dry run goes through admission and validation, and keeps nothing.
         """
         content = complete(resource, body)
-        where = namespace or _metas.decode(content).metadata.namespace
+        where = namespace or nesting.decode(_metas, content).metadata.namespace
         query = {"dryRun": "All"} if dry_run else {}
         return await self._typed("POST", path_of(resource, where), type_, body=content, query=query)
 
@@ -208,7 +208,7 @@ class Client:
         A resourceVersion in the body is a precondition: ConflictError if it is another.
         """
         content = complete(resource, body)
-        meta = _metas.decode(content).metadata
+        meta = nesting.decode(_metas, content).metadata
         path = path_of(resource, meta.namespace, meta.name, subresource)
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         kind = "application/apply-patch+yaml"
@@ -222,7 +222,7 @@ class Client:
         Tells what the API server keeps of the fields and what it refuses, without a version.
         """
         content = complete(resource, body)
-        meta = _metas.decode(content).metadata
+        meta = nesting.decode(_metas, content).metadata
         path = path_of(resource, meta.namespace, meta.name)
         query = {"fieldManager": manager, "force": "true", "dryRun": "All"}
         kind = "application/apply-patch+yaml"
@@ -327,7 +327,7 @@ def selectors(label_selector: str, field_selector: str) -> dict[str, str]:
 
 def complete(resource: Resource, body: Wire | Mapping[str, Any]) -> bytes:
     """Encode an object with the apiVersion and kind of its resource."""
-    fields = _fields.decode(msgspec.json.encode(body))
+    fields = nesting.decode(_fields, msgspec.json.encode(body))
     fields["apiVersion"] = msgspec.Raw(msgspec.json.encode(resource.api_version))
     fields["kind"] = msgspec.Raw(msgspec.json.encode(resource.kind))
     return msgspec.json.encode(fields)

@@ -14,6 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
+from gpudeck import nesting
+
 T = TypeVar("T")
 _PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPES = re.compile(rb"\\\\|" + _PAIR + rb"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})")
@@ -22,14 +24,14 @@ _ESCAPES = re.compile(rb"\\\\|" + _PAIR + rb"|(?P<half>\\u[dD][89a-fA-F][0-9a-fA
 def decode(decoder: msgspec.json.Decoder[T], body: bytes | msgspec.Raw) -> T:
     """Decode a text. Raises as the decoder does where it is not JSON of that type."""
     try:
-        return decoder.decode(body)
+        return nesting.decode(decoder, body)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
         mended = _ESCAPES.sub(_mended, bytes(body))
         if mended == bytes(body):
             raise
-        return decoder.decode(mended)
+        return nesting.decode(decoder, mended)
 
 
 def _mended(escape: re.Match[bytes]) -> bytes:

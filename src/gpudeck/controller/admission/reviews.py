@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpudeck import errors
+from gpudeck import errors, nesting
 from gpudeck.api import deviceconfigs
 from gpudeck.api.admission import AdmissionRequest, ResourceClaimTemplate, ReviewedPod
 from gpudeck.api.meta import Meta
@@ -179,7 +179,7 @@ class Reviews:
 
 def _decoded(asked: AdmissionRequest, type_: type[T]) -> T:
     try:
-        return msgspec.json.decode(asked.object, type=type_)
+        return nesting.decode(msgspec.json.Decoder(type_), asked.object)
     except msgspec.DecodeError as error:
         raise errors.UnsupportedError(
             f"{asked.resource.resource} {asked.namespace}/{asked.name} cannot be read: {error}",
