@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from gpudeck import errors, logs
-from gpudeck.api import conditions
-from gpudeck.api.meta import Condition, Meta, ObjectReference
+from gpudeck.api import conditions, core, labels, names
+from gpudeck.api.meta import Condition, ObjectReference
 from gpudeck.api.resource import ResourceClaim
 from gpudeck.api.resources import PHYSICAL_GPU, POD
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
@@ -154,17 +154,22 @@ class Disruption:
                 yield Pod(holder.namespace, pod.name, pod.uid)
 
     async def _by_plugin(self, name: str) -> list[Pod]:
-        """The pods that a device plugin names; the API server knows their UIDs."""
+        """The pods that a device plugin names; the API server knows their UIDs.
+
+        A node's process may name any pod: one that is not on the card's node is told nothing.
+        """
         gpu = self._gpus.objects.get(name)
         if gpu is None:
             return []
         found = []
         for namespace, pod in {(each.namespace, each.pod) for each in occupancy.by_plugin(gpu)}:
             try:
-                meta = (await self._client.get(POD, pod, Meta, namespace=namespace)).metadata
+                named = await self._client.get(POD, pod, core.Pod, namespace=namespace)
             except errors.NotFoundError:
                 continue  # It has ended, and the kubelet has yet to say so.
-            found.append(Pod(namespace, pod, meta.uid or ""))
+            bound = (named.spec.node_name if named.spec else None) or ""
+            if names.node_label(bound) == (gpu.metadata.labels or {}).get(labels.NODE):
+                found.append(Pod(namespace, pod, named.metadata.uid or ""))
         return sorted(found)
 
     def _rest(self, name: str) -> float:

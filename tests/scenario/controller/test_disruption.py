@@ -116,14 +116,34 @@ async def test_every_pod_that_holds_a_part_of_a_sick_card_is_told(server: ApiSer
     )
 
 
+def here(name: str, node: str = "node-0") -> dict[str, Any]:
+    """A pod of a node."""
+    meta = {"name": name, "namespace": "v", "uid": f"uid-{name}"}
+    return {"metadata": meta, "spec": {"nodeName": node}}
+
+
+async def test_a_node_has_nothing_told_to_pods_of_another(server: ApiServer) -> None:
+    server.put(POD, here("elsewhere", "node-1"))
+    server.put(POD, here("last"))
+    holder = {"namespace": "v", "container": "main", "resource": "nvidia.com/gpu"}
+    named = [
+        holder | {"pod": name, "device": f"GPU-7::{number}"}
+        for number, name in enumerate(("elsewhere", "last"))
+    ]
+    async with controller(server):
+        show(server, "False", plugin=named)
+        await server.until(lambda: ("v", "last", "CardUnhealthy") in told(server))
+        assert told(server) == sorted([*SICK, ("v", "last", "CardUnhealthy")])
+
+
 async def test_a_pod_that_has_the_card_from_a_device_plugin_is_told(server: ApiServer) -> None:
-    server.put(POD, {"metadata": {"name": "d", "namespace": "v", "uid": "uid-d"}})
+    server.put(POD, here("d"))
     holder = {"namespace": "v", "pod": "d", "container": "main", "resource": "nvidia.com/gpu"}
     gone = holder | {"pod": "gone", "device": "GPU-7::1"}
     async with controller(server):
         show(server, "False", plugin=[holder | {"device": "GPU-7"}, gone])
         await server.until(lambda: told(server) == [*SICK, ("v", "d", "CardUnhealthy")])
-        server.put(POD, {"metadata": {"name": "e", "namespace": "v", "uid": "uid-e"}})
+        server.put(POD, here("e"))
         late = [holder | {"device": "GPU-7"}, holder | {"pod": "e", "device": "GPU-7::2"}]
         show(server, "False", plugin=late)
         await server.until(lambda: ("v", "e", "CardUnhealthy") in told(server))
