@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import random
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -53,7 +54,7 @@ RULE = FOLDER.parent / "examples/10-node-features/rule.yaml"
 GROUP = "Node features"
 SYSTEM, ONE = "gpudeck-system", "node-one"
 ROUNDS, AT_ONCE, OPTIONS = 6, 16, 4500
-CHANGES, CHANGES_PER_SECOND = 200, 10.0
+CHANGES, CHANGES_PER_SECOND = 50, 2.0
 CARD = "feature.node.kubernetes.io/pci-1200_1d0f.present"
 NVIDIA = [
     {"feature": "pci.device", "matchExpressions": {"vendor": {"op": "In", "value": ["10de"]}}}
@@ -65,7 +66,7 @@ CRD = Resource(
 
 
 @click.command()
-@click.option("--nodes", default=1000, show_default=True, help="Nodes of the large cluster.")
+@click.option("--nodes", default=300, show_default=True, help="Nodes of the large cluster.")
 @click.option("--record/--no-record", default=True, help="Write results.json and README.md.")
 def main(nodes: int, record: bool) -> None:
     """Measure node features."""
@@ -241,7 +242,9 @@ async def _large(api: Client, kubeconfig: str, host: Path, nodes: int) -> list[F
     found = reading.read(Root(host), reading.Wanted(tuple(reading.SOURCES)))
     spec = worker.describe(found, None, Settings(node_name=ONE)).spec
     about = f"{nodes} nodes, a NodeFeature of {len(msgspec.json.encode(spec)) // 1000} kB each"
+    sys.stderr.write(f"making {about} …\n")
     await _fill(api, spec, nodes)
+    sys.stderr.write("measuring master and gc …\n")
     options = {"absent-seconds": 0, "page-size": 100}
     async with (
         Watched(api, NODE).following() as seen,
