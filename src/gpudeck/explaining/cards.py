@@ -347,7 +347,12 @@ def _parts(mine: list[HolderPod]) -> str:
 
 
 def plugin_resources(node: Node) -> dict[str, int]:
-    """Return how many devices of each kind NVIDIA's device plugin has on the node."""
+    """Return how many devices of each kind a device plugin has on the node.
+
+    In DRA mode that is none: what the kubelet still counts then is of a plugin that has ended.
+    """
+    if (node.metadata.labels or {}).get(labels.ACTIVE_MODE) == labels.MODE_DRA:
+        return {}
     capacity = (node.status.capacity if node.status else None) or {}
     return {
         name: count

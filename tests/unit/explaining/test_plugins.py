@@ -178,3 +178,23 @@ def test_partitions_of_a_pod_are_named_by_profile() -> None:
         "default/a (1g.10gb)",
         "default/b (2 1g.10gb)",
     ]
+
+
+def test_what_the_kubelet_still_counts_of_a_plugin_that_ended_offers_nothing_in_dra_mode() -> None:
+    why = "The card is in partitioning mode, so it cannot be used whole."
+    partitioned = make.card(0)
+    partitioned["status"]["conditions"] += [
+        make.condition("Published", "False", "CardPartitioned", why)
+    ]
+    left = make.node(
+        labels={"gpu.deckhouse.io/active-mode": "dra"}, capacity={GPU: "0", SMALL: "28"}
+    )
+    left["status"]["allocatable"] = {GPU: "0", SMALL: "0"}
+    held = make.pod("a", limits={SMALL: 1}, node_name="node-0", phase="Running")
+    (found,) = cards.all_of(make.world(left, partitioned, held))
+    assert (found.is_plugin_node, found.holders) == (False, [])
+    assert not cards.needs_pods(make.world(left, partitioned))
+    answer = explain(asker(SMALL), left, partitioned)
+    assert "Matches" not in answer.counts
+    answer = explain(asker(GPU), left, partitioned, *make.classes("gpu", resource=GPU))
+    assert "Matches" not in answer.counts
