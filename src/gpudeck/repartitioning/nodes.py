@@ -76,7 +76,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     drain: str = ""
     blocked: str = ""
     changes_mode: bool = False
-    """The controller is changing how its cards are handed out."""
+    """The controller is changing how its cards are handed out, and this mode has not begun."""
     asks_reboot: bool = False
     may_reboot: bool = False
 
@@ -89,6 +89,15 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     drain: tuple[Pod, ...] = ()
     why: str = ""
     """Why these pods are to go."""
+
+
+def _is_of_another_mode(taint: Taint, known: Mapping[str, str]) -> bool:
+    """Whether the controller changes the mode; not where it only waits until cards are offered.
+
+    Cards in MIG mode without a partition are not, so then it waits for this process.
+    """
+    begins = taint.value == known.get(labels.ACTIVE_MODE) == labels.MODE_DEVICE_PLUGIN
+    return taint.key == labels.MODE_CHANGE and not begins
 
 
 def wish(record: progress.Record, **more: Any) -> Wish:
@@ -122,7 +131,7 @@ def seen(node: Node) -> Seen:
         record=progress.decode(notes.get(labels.MIG_CHANGE, "")),
         drain=_own_drain(notes),
         blocked=notes.get(labels.DRAIN_BLOCKED, ""),
-        changes_mode=any(each.key == labels.MODE_CHANGE for each in taints),
+        changes_mode=any(_is_of_another_mode(each, found) for each in taints),
         asks_reboot=labels.DISRUPTION_REQUIRED in notes,
         may_reboot=labels.DISRUPTION_APPROVED in notes,
     )

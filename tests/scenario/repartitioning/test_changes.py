@@ -212,6 +212,19 @@ async def test_nothing_begins_while_the_controller_changes_the_mode(world: World
     await world.becomes("success")
 
 
+async def test_a_node_that_comes_back_from_dra_is_partitioned_before_its_taint_goes(
+    world: World,
+) -> None:
+    """The controller waits for an offer, and in MIG mode nothing is offered before that."""
+    back = {"key": "gpu.deckhouse.io/mode-change", "value": "device-plugin", "effect": "NoSchedule"}
+    world.taint(back)
+    world.label(**{CONFIG: "all-1g.2gb"})
+    await world.start()
+    await world.until(lambda: world.labels.get(STATE) == "success")
+    assert world.taints == [back]
+    assert await world.cards() == [Counter({"1g.2gb": 4})] * 2
+
+
 async def test_another_label_meanwhile_is_gone_on_with(world: World) -> None:
     world.cluster.stuck.add("device-plugin")
     await world.start()

@@ -110,11 +110,15 @@ def settled(
         if not may_start:
             why = f"{why} those of other nodes."
             return Step(Phase.WAITING_FOR_TURN, active, message=why)
-        if known.get(f"{labels.DEPLOY}device-plugin") == labels.PAUSED_FOR_MIG:
-            # mig-manager may be resetting them; when it is done the label goes, which wakes us.
+        if _is_partitioned(known):
             why = f"{why} their partitions, which are being changed (label {labels.MIG_STATE})."
             return Step(Phase.WAITING_FOR_TURN, active, message=why)
     return None
+
+
+def _is_partitioned(known: Mapping[str, str]) -> bool:
+    """Whether mig-manager may be resetting cards; at its end the label goes, which wakes us."""
+    return known.get(f"{labels.DEPLOY}device-plugin") == labels.PAUSED_FOR_MIG
 
 
 def _settled(known: Mapping[str, str], target: str) -> Step:
@@ -179,6 +183,9 @@ def _leave(view: View, target: str) -> Step:
     if view.claims and old == labels.MODE_DRA:
         why = f"{change}: claims without a pod hold cards: {_listed(view.claims)}."
         return Step(Phase.WAITING_FOR_CLAIMS, old, target, message=why)
+    if _is_partitioned(view.labels):
+        why = f"{change}: its partitions are being changed (label {labels.MIG_STATE})."
+        return Step(Phase.DRAINING, old, target, message=why)
     return Step(Phase.ENDING, None, target, message=f"{change}: nothing holds a card any more.")
 
 

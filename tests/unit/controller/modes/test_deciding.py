@@ -213,6 +213,18 @@ def test_a_node_whose_partitions_are_being_changed_is_left_until_that_is_done() 
     assert deciding.settled(paused, DRA, PLUGIN) is None
 
 
+def test_a_mode_does_not_end_under_partitions_that_are_being_changed() -> None:
+    """A node that came back from DRA is partitioned while its taint is still there."""
+    known = labelled(wish=DRA, active=PLUGIN)
+    paused = known | {"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}
+    turned = deciding.decide(View(labels=paused, taint=PLUGIN), DEFAULT)
+    assert (turned.phase, turned.active, turned.taint) == (Phase.STARTING, PLUGIN, DRA)
+    waits = deciding.decide(View(labels=paused, taint=DRA), DEFAULT)
+    assert (waits.phase, waits.active, waits.evict) == (Phase.DRAINING, PLUGIN, ())
+    assert "nvidia.com/mig.config.state" in waits.message
+    assert deciding.decide(View(labels=known, taint=DRA), DEFAULT).phase is Phase.ENDING
+
+
 def test_a_sentence_names_the_first_few_and_counts_the_rest() -> None:
     view = View(
         labels=labelled(wish=DRA, active=PLUGIN),
