@@ -64,5 +64,6 @@ async def evict(connection: client.Client, pod: Pod) -> str:
     except errors.UnavailableError as error:
         if error.reason != responses.DISRUPTION_BUDGET and _SEVERAL not in error.message:
             raise
-        return error.message.removeprefix(f"POST {path}: ")
+        # The API server's sentence has no end, and others follow it.
+        return error.message.removeprefix(f"POST {path}: ").removesuffix(".") + "."
     return ""

@@ -77,7 +77,7 @@ async def test_a_budget_is_respected_said_and_tried_again() -> None:
             assert blocked(server) == (
                 "mig-manager waits for pods to go (partitions change): t/a is not evicted: Cannot "
                 "evict pod as it would violate the pod's disruption budget. The disruption budget "
-                "a needs 1 healthy pods and has 1 currently"
+                "a needs 1 healthy pods and has 1 currently."
             )
             await server.until(
                 lambda: "DrainBlocked" in {each["reason"] for each in events(server)}
