@@ -10,7 +10,7 @@ does what it did before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpudeck import logs
 from gpudeck.api.core import ConfigMap
@@ -83,7 +83,9 @@ class Following:
             if node is None:
                 continue  # A Node that is not there chooses nothing: what holds stays.
             wanted = choices(self._settings, node.metadata.labels)
-            selected = selecting.select(self._configs(), wanted, self._told.selected)
+            selected = selecting.select(
+                self._configs(), wanted, self._told.selected, absent=self._absent()
+            )
             self._told.use(selected)
             if self._state is not None:
                 await self._state.save(selected)
@@ -94,6 +96,11 @@ class Following:
             for each in cache.objects.values():
                 configs |= each.data or {}
         return configs
+
+    def _absent(self) -> Sequence[str]:
+        """The ConfigMap that the administrator named, if it is not there."""
+        name = self._settings.config_map
+        return (name,) if name and not self._maps[0].objects else ()
 
 
 def own_node(api: Client, name: str) -> Cache[Meta]:

@@ -73,8 +73,16 @@ class Choices(model.Value, frozen=True):
 NOTHING = Selected(name="", origin=Origin.FALLBACK, text="", config=model.Config())
 
 
-def select(configs: Mapping[str, str], choices: Choices, before: Selected | None) -> Selected:
+def select(
+    configs: Mapping[str, str],
+    choices: Choices,
+    before: Selected | None,
+    *,
+    absent: Sequence[str] = (),
+) -> Selected:
     """Choose among `configs` (text by name). `before` is what holds until now.
+
+    `absent` are ConfigMaps that were to have configs and are not there.
 
     Without a last good one, the next choice in order that is good holds meanwhile, in the end
     a config that says nothing.
@@ -84,12 +92,19 @@ def select(configs: Mapping[str, str], choices: Choices, before: Selected | None
         try:
             selected = _read(configs, origin, name)
         except InvalidError as error:
-            problem = problem or Problem(reason=error.reason, message=error.message)
+            problem = problem or _problem(error, absent)
             if before is not None:
                 return _with(before, problem)
             continue
         return _with(selected, problem)
     return _with(before or NOTHING, problem)
+
+
+def _problem(error: InvalidError, absent: Sequence[str]) -> Problem:
+    message = error.message
+    if absent and error.reason == UNKNOWN:
+        message += f"; the ConfigMap {' and '.join(absent)} is not there"
+    return Problem(reason=error.reason, message=message)
 
 
 def restore(name: str, text: str) -> Selected | None:

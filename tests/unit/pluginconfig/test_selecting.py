@@ -42,6 +42,15 @@ def test_an_unknown_name_keeps_the_last_good_config_and_names_those_there_are() 
     assert selecting.LABEL in selected.problem.message
 
 
+def test_an_unknown_name_says_which_config_maps_are_not_there() -> None:
+    selected = selecting.select({}, Choices(label="slice-4"), None, absent=("sharing",))
+    assert selected.problem is not None
+    assert selected.problem.message == (
+        f"label {selecting.LABEL}: 'slice-4' is not the name of a config; allowed: none, for there "
+        "is no config; the ConfigMap sharing is not there"
+    )
+
+
 def test_a_wrong_config_keeps_the_last_good_one_and_names_the_field() -> None:
     before = selecting.select(CONFIGS, Choices(label="slice-4"), None)
     selected = selecting.select(CONFIGS, Choices(label="bad"), before)
