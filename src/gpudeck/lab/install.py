@@ -216,7 +216,10 @@ def counts(workload: Mapping[str, Any]) -> tuple[int, int, bool]:
     current = status.get("observedGeneration", 0) >= workload["metadata"]["generation"]
     if workload["kind"] == "DaemonSet":
         wanted = status.get("desiredNumberScheduled", 0)
-        ready = min(status.get("numberReady", 0), status.get("updatedNumberScheduled", 0))
+        ready = status.get("numberReady", 0)
+        # Pods of OnDelete (MPS daemons) are of the old revision until their pods have ended.
+        if workload.get("spec", {}).get("updateStrategy", {}).get("type") != "OnDelete":
+            ready = min(ready, status.get("updatedNumberScheduled", 0))
     else:
         wanted = workload["spec"].get("replicas", 1)
         ready = min(status.get("readyReplicas", 0), status.get("updatedReplicas", 0))

@@ -37,6 +37,12 @@ def test_pods_of_the_old_revision_do_not_count() -> None:
     assert install.unready([daemon_set(ready=2, wanted=2, updated=2)], {}) == []
 
 
+def test_pods_that_an_update_leaves_alone_count_whatever_their_revision() -> None:
+    daemons = daemon_set(ready=2, wanted=2, updated=0)
+    daemons["spec"] = {"updateStrategy": {"type": "OnDelete"}}
+    assert install.unready([daemons], {}) == []
+
+
 def test_a_status_of_yesterdays_spec_does_not_count() -> None:
     stale = daemon_set(ready=2, wanted=2, updated=2, observed=0)
     assert install.unready([stale], {}) == ["nvidia-adapter 2/2"]
