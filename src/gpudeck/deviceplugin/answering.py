@@ -126,7 +126,7 @@ def _units(resource: offering.Resource, ids: Sequence[str]) -> list[offering.Uni
     if resource.single_only and len(ids) > 1 and any(offering.REPLICA in each for each in ids):
         raise InvalidError(
             f"a container asks for {len(ids)} of {resource.name}; allowed: 1. It is shared, so "
-            "more of it gives no larger part of a card (failRequestsGreaterThanOne is set).",
+            "more of it gives no larger part of a card (failRequestsGreaterThanOne is set)",
             reason="SharedRequestTooLarge",
             field=resource.name,
             allowed="1",
@@ -135,7 +135,7 @@ def _units(resource: offering.Resource, ids: Sequence[str]) -> list[offering.Uni
     if resource.strategy is model.Strategy.MPS and len(units) > 1:
         raise InvalidError(
             f"a container asks for replicas of {len(units)} cards of {resource.name}; allowed: of "
-            "one, for a process finds one MPS daemon.",
+            "one, for a process finds one MPS daemon",
             reason="SharedRequestTooLarge",
             field=resource.name,
             allowed="1",

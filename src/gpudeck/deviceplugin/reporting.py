@@ -36,19 +36,20 @@ class Said(offering.Problem, frozen=True):
 
 def condition(selected: selecting.Selected, problems: Iterable[offering.Problem]) -> Said:
     """What the condition says of a config and of what the node made of it. Pure."""
-    name = selected.name or "empty"
+    name = selected.name
     if selected.problem is not None:
+        kept = f"The config {name} stays in force." if name else "No config is in force."
         return Said(
             reason=selected.problem.reason,
-            message=f"{selected.problem.message}. The config {name} stays in force.",
+            message=f"{selected.problem.message}. {kept}",
             is_true=False,
         )
     first = next(iter(problems), None)
     if first is not None:
         return Said(reason=first.reason, message=first.message, is_true=False)
-    return Said(
-        reason=IN_FORCE, message=f"The config {name} ({selected.origin.value}) is in force."
-    )
+    held = f"The config {name} ({selected.origin.value}) is in force."
+    none = "No config is chosen; the plugin's settings alone count."
+    return Said(reason=IN_FORCE, message=held if name else none)
 
 
 class Reporter:

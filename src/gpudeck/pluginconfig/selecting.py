@@ -22,6 +22,7 @@ LABEL = "nvidia.com/device-plugin.config"
 GROUP_LABEL = "node.deckhouse.io/device-gpu.config"
 """On Node: the name of the config that its group chose; written by the controller."""
 UNKNOWN = "PluginConfigUnknown"
+MISSING = "PluginConfigMapMissing"
 
 
 class Origin(enum.StrEnum):
@@ -96,7 +97,7 @@ def select(
             if before is not None:
                 return _with(before, problem)
             continue
-        return _with(selected, problem)
+        return _with(selected, problem or (None if selected.name else _missing(absent)))
     return _with(before or NOTHING, problem)
 
 
@@ -105,6 +106,16 @@ def _problem(error: InvalidError, absent: Sequence[str]) -> Problem:
     if absent and error.reason == UNKNOWN:
         message += f"; the ConfigMap {' and '.join(absent)} is not there"
     return Problem(reason=error.reason, message=message)
+
+
+def _missing(absent: Sequence[str]) -> Problem | None:
+    """A misspelt ConfigMap is to be heard of before somebody chooses one of its configs."""
+    if not absent:
+        return None
+    maps = " and ".join(absent)
+    return Problem(
+        reason=MISSING, message=f"the ConfigMap {maps}, which has the configs, is not there"
+    )
 
 
 def restore(name: str, text: str) -> Selected | None:

@@ -22,3 +22,17 @@ def test_a_config_that_is_not_used_comes_before_what_cannot_be_offered() -> None
     said = reporting.condition(bad, [PROBLEM])
     assert (said.is_true, said.reason) == (False, "PluginConfigUnknown")
     assert said.message.endswith("The config slice-4 stays in force.")
+
+
+def test_without_a_config_none_is_said_to_be_in_force() -> None:
+    said = reporting.condition(selecting.select({}, Choices(), None), [])
+    assert said.is_true
+    assert said.message == "No config is chosen; the plugin's settings alone count."
+    missing = selecting.select({}, Choices(), None, absent=("sharing",))
+    assert reporting.condition(missing, []) == reporting.Said(
+        reason="PluginConfigMapMissing",
+        message=(
+            "the ConfigMap sharing, which has the configs, is not there. No config is in force."
+        ),
+        is_true=False,
+    )

@@ -51,6 +51,21 @@ def test_an_unknown_name_says_which_config_maps_are_not_there() -> None:
     )
 
 
+def test_a_config_map_that_is_not_there_is_told_before_anybody_chooses_a_config() -> None:
+    selected = selecting.select({}, Choices(), None, absent=("sharing",))
+    assert selected.name == ""
+    assert selected.problem is not None
+    assert selected.problem.reason == "PluginConfigMapMissing"
+    assert selected.problem.message == "the ConfigMap sharing, which has the configs, is not there"
+    there = selecting.select({}, Choices(), selected)
+    assert there.problem is None
+
+
+def test_a_choice_of_the_group_needs_no_other_config_map() -> None:
+    choices = Choices(group="slice-4")
+    assert selecting.select(CONFIGS, choices, None, absent=("sharing",)).problem is None
+
+
 def test_a_wrong_config_keeps_the_last_good_one_and_names_the_field() -> None:
     before = selecting.select(CONFIGS, Choices(label="slice-4"), None)
     selected = selecting.select(CONFIGS, Choices(label="bad"), before)
