@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import sys
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -31,10 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TRANSPORT = "gpudeck.kube.transport"
-_DEPTH = 12_000
-"""How deeply objects may be nested. The API server takes 10,000 levels, also from users, in the
-parameters of a claim; msgspec counts each against Python's limit, which is 1,000, and one object
-that cannot be read would stop whoever lists it. So many levels fit well into a stack of 8 MiB."""
 PAGE = 500
 """Objects a list page, as client-go's pager."""
 
@@ -72,7 +67,6 @@ class Client:
     """A connection to one API server, safe to share by all tasks of a loop."""
 
     def __init__(self, access: configuration.Access) -> None:
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEPTH))
         self.namespace = access.namespace
         """The namespace of the pod, or of the kubeconfig's context."""
         self.server = access.server
