@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Prometheus reads the metrics of all four processes with a ServiceAccount's token.
+"""A real Prometheus reads the metrics of every process with the token of a ServiceAccount.
 
 Prometheus is Debian's, from the machine or unpacked from its package; it runs inside a
 node of the lab, so nothing of it leaves the lab's namespaces.
@@ -27,6 +27,8 @@ PROCESSES = {
     "gpudeck_agent_scan_success": 2,
     "gpudeck_dra_registered": 2,
     "gpudeck_adapter_driver_ready": 2,
+    "gpudeck_gfd_config_valid": 2,
+    "gpudeck_features_leading == 1": 1,
 }
 """One metric of each process that is 1 where all is well, and how many serve it."""
 ASK = """
@@ -168,8 +170,9 @@ def values(lab: Lab, query: str) -> list[float]:
     return [float(each["value"][1]) for each in json.loads(body)["data"]["result"]]
 
 
-def test_prometheus_scrapes_all_four_processes(lab: Lab, prometheus: None) -> None:
-    lab.eventually("every pod of gpudeck is scraped", lambda: values(lab, "up") == [1.0] * 5)
+def test_prometheus_scrapes_every_process(lab: Lab, prometheus: None) -> None:
+    pods = len(addresses(lab))
+    lab.eventually("every pod of gpudeck is scraped", lambda: values(lab, "up") == [1.0] * pods)
     for metric, count in PROCESSES.items():
         assert values(lab, metric) == [1.0] * count
     assert values(lab, "count(gpudeck_adapter_card_healthy == 1)") == [12.0]
