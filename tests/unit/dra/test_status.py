@@ -5,33 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.support.cards import card, conditions
+
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api.meta import Condition
-from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.dra import offering, status
 from gpudeck.statuses import cards
 
 NAME = "gpu-0000-01-00-0"
-
-
-def card(**changes: Any) -> adapter_pb2.Card:
-    made = adapter_pb2.Card(
-        pci_address="0000:01:00.0",
-        uuid="GPU-1",
-        product_name="NVIDIA A100-SXM4-40GB",
-        memory_bytes=40960 * 1024 * 1024,
-        driver=adapter_pb2.DriverState(ready=True, reason="DriverReady", version="580.65.06"),
-        health=adapter_pb2.Health(verdict=adapter_pb2.VERDICT_HEALTHY, reason="Healthy"),
-    )
-    for name in changes:
-        made.ClearField(name)
-    made.MergeFrom(adapter_pb2.Card(**changes))
-    return made
-
-
-def conditions(found: physicalgpu.PhysicalGPUStatus) -> dict[str, tuple[str, str]]:
-    return {each.type: (each.status, each.reason) for each in found.conditions or ()}
 
 
 def published(found: adapter_pb2.Card, **more: Any) -> Condition:

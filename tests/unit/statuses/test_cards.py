@@ -6,30 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.cards import card, conditions
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api.meta import Condition
 from gpudeck.api.v1alpha1 import physicalgpu
 from gpudeck.statuses import cards
-
-
-def card(**changes: Any) -> adapter_pb2.Card:
-    made = adapter_pb2.Card(
-        pci_address="0000:01:00.0",
-        uuid="GPU-1",
-        product_name="NVIDIA A100-SXM4-40GB",
-        memory_bytes=40960 * 1024 * 1024,
-        driver=adapter_pb2.DriverState(ready=True, reason="DriverReady", version="580.65.06"),
-        health=adapter_pb2.Health(verdict=adapter_pb2.VERDICT_HEALTHY, reason="Healthy"),
-    )
-    for name in changes:
-        made.ClearField(name)
-    made.MergeFrom(adapter_pb2.Card(**changes))
-    return made
-
-
-def conditions(found: physicalgpu.PhysicalGPUStatus) -> dict[str, tuple[str, str]]:
-    return {each.type: (each.status, each.reason) for each in found.conditions or ()}
 
 
 def test_a_card_without_memory_of_its_own_says_nothing_of_it() -> None:
