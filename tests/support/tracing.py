@@ -13,12 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
 
+import pytest
 from tests.support import tracer
+
+T = TypeVar("T")
 
 
 class CannotTraceError(Exception):
@@ -66,3 +71,36 @@ def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
+
+
+async def at_every_call(
+    node: Callable[[], contextlib.AbstractAsyncContextManager[T]],
+    survives: Callable[[T, str, int], Awaitable[bool]],
+    families: Iterable[str],
+    *,
+    at_once: int,
+) -> None:
+    """Try n = 1, 2, … of each family until one is not reached any more.
+
+    Families are independent: each has a `node` of its own, `at_once` of them at a time.
+    `survives` tells whether the n-th call was not reached.
+    """
+    turn = asyncio.Semaphore(at_once)
+
+    async def of(family: str) -> None:
+        async with turn, node() as program:
+            for number in itertools.count(1):
+                try:
+                    if await survives(program, family, number):
+                        break
+                except Exception as error:
+                    error.add_note(f"The plugin was to be killed at {family} number {number}.")
+                    raise
+            assert number > 1, f"no {family} was seen"
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for family in families:
+                group.create_task(of(family))
+    except* CannotTraceError as error:
+        pytest.skip(str(error.exceptions[0]))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -21,7 +20,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import grpc.aio
-import pytest
 from tests.scenario.deviceplugin.conftest import PATIENCE_SECONDS, World
 from tests.support import apiserver, tracing
 
@@ -143,25 +141,8 @@ def is_clean(world: World) -> None:
 
 
 async def at_every_call(survives: Survives, families: tuple[str, ...] = FAMILIES) -> None:
-    """Try n = 1, 2, … of each family until one is not reached any more, on a node for each."""
-
-    async def of(family: str) -> None:
-        async with node() as program:
-            for number in itertools.count(1):
-                try:
-                    if await survives(program, family, number):
-                        break
-                except Exception as error:
-                    error.add_note(f"The plugin was to be killed at {family} number {number}.")
-                    raise
-            assert number > 1, f"no {family} was seen"
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for family in families:
-                group.create_task(of(family))
-    except* tracing.CannotTraceError as error:
-        pytest.skip(str(error.exceptions[0]))
+    """Try every call of each family, all families at once."""
+    await tracing.at_every_call(node, survives, families, at_once=len(families))
 
 
 async def test_a_config_comes_and_goes_whenever_the_plugin_is_killed() -> None:

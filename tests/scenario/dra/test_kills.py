@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import signal
 import socket
@@ -193,29 +192,8 @@ def environment(world: World) -> dict[str, str]:
 
 
 async def at_every_call(survives: Survives, *families: str) -> None:
-    """Try n = 1, 2, … of each family until one is not reached any more.
-
-    Families are independent: each has a node of its own, a few of them at a time.
-    """
-    turn = asyncio.Semaphore(AT_ONCE)
-
-    async def of(family: str) -> None:
-        async with turn, node() as plugin:
-            for number in itertools.count(1):
-                try:
-                    if await survives(plugin, family, number):
-                        break
-                except Exception as error:
-                    error.add_note(f"The plugin was to be killed at {family} number {number}.")
-                    raise
-            assert number > 1, f"no {family} was seen"
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for family in families:
-                group.create_task(of(family))
-    except* tracing.CannotTraceError as error:
-        pytest.skip(str(error.exceptions[0]))
+    """Try every call of each family, a few families at a time."""
+    await tracing.at_every_call(node, survives, families, at_once=AT_ONCE)
 
 
 async def test_calls_of_all_threads_of_a_process_count_together() -> None:
