@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from gpudeck import errors
-from gpudeck.api import conditions, core, labels, names, resource, resources
+from gpudeck.api import conditions, labels, names, resource, resources
 from gpudeck.api.core import Node, Pod
 from gpudeck.api.meta import Meta, Wire
+from gpudeck.controller.draining import reconciler as draining
 from gpudeck.controller.modes import deciding, holders
 from gpudeck.kube.client import Client
 
@@ -61,16 +62,14 @@ class Looker:
     async def look(self, node: Node) -> deciding.View:
         """Return what is seen now."""
         name = node.metadata.name
-        found = await self._client.list(
-            resources.POD, core.Pod, field_selector=f"spec.nodeName={name}"
-        )
+        pods = await draining.pods_of(self._client, name)
         offered = await self._offered(name)
         return deciding.View(
             labels=node.metadata.labels or {},
             taint=taint_of(node),
-            holders=holders.find(name, found.items, await self._claims_of(found.items), offered),
+            holders=holders.find(name, pods, await self._claims_of(pods), offered),
             claims=tuple(sorted(self._claims(name))),
-            workloads={mode: self._workload(mode, found.items) for mode in labels.MODES},
+            workloads={mode: self._workload(mode, pods) for mode in labels.MODES},
             offers={
                 labels.MODE_DRA: await self._slices(name),
                 labels.MODE_DEVICE_PLUGIN: _allocatable(node, offered),
