@@ -10,7 +10,6 @@ Works on cgroup v1 (one folder a controller) and v2 (one tree). Called by `proce
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,35 +73,6 @@ def members(name: str) -> set[int]:
             continue  # A cgroup that vanished meanwhile has no processes.
     found.discard(0)
     return found
-
-
-def kill(name: str, *, seconds: float = 15.0) -> None:
-    """End every process in a cgroup and below it; UnavailableError names those that stay."""
-    deadline = time.monotonic() + seconds
-    seen: set[int] = set()
-    # A process leaves its cgroup before it has given back its namespaces and mounts.
-    while left := members(name) | {pid for pid in seen if _runs(pid)}:
-        seen |= left
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        if time.monotonic() > deadline:
-            raise errors.UnavailableError(
-                f"processes {sorted(left)} of cgroup {name} did not end within {seconds:.0f} s",
-                reason="ProcessStuck",
-            )
-        time.sleep(0.02)
-
-
-def _runs(pid: int) -> bool:
-    """Whether a killed process is still on its way out; a zombie is not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in ("Z", "X")
 
 
 def remove(name: str, *, seconds: float = 5.0) -> None:

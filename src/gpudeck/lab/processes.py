@@ -11,6 +11,7 @@ Called by `cluster` and `teardown`; it never decides what runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -34,13 +35,18 @@ _DETACH = 'setsid -- "$@" </dev/null & echo $! >&0'
 
 
 def start_time(pid: int) -> int | None:
-    """Start of a living process in clock ticks since boot; None when it is gone or a zombie."""
+    """Start of a living process in clock ticks since boot; None when it is gone or a zombie.
+
+    While a process of many threads ends, its first thread is a zombie before the others are:
+    until the last one has ended, its ports are open and its locks held (Linux 6).
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    ended = fields[0] == "X" or (fields[0] == "Z" and int(fields[17]) <= 1)
+    return None if ended else int(fields[19])
 
 
 def alive(process: Process | None) -> bool:
@@ -151,6 +157,27 @@ def stop(process: Process | None, *, seconds: float = 10.0) -> None:
         raise errors.UnavailableError(
             f"process {process.pid if process else 0} does not end", reason="ProcessStuck"
         )
+
+
+def stop_all(cgroup: str, *, seconds: float = 15.0) -> None:
+    """SIGKILL to every process in a cgroup and below it, until all have ended.
+
+    Raises UnavailableError with the numbers of those that stay.
+    """
+    deadline = time.monotonic() + seconds
+    # A process leaves its cgroup before it has given back its namespaces and mounts.
+    seen: set[int] = set()
+    while left := cgroups.members(cgroup) | {pid for pid in seen if start_time(pid) is not None}:
+        seen |= left
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            raise errors.UnavailableError(
+                f"processes {sorted(left)} of cgroup {cgroup} did not end within {seconds:.0f} s",
+                reason="ProcessStuck",
+            )
+        time.sleep(0.02)
 
 
 def last_lines(log: Path, count: int = 5) -> str:

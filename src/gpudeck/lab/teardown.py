@@ -27,7 +27,7 @@ def clear(folder: Folder, *, keep_folder: bool = False) -> None:
         # An unreadable record does not keep its lab alive: the kernel removes the interface
         # with the control plane's node, and all other names are derived.
         subnet = None
-    cgroups.kill(folder.cgroup)
+    processes.stop_all(folder.cgroup)
     network.disconnect(subnet, folder.digest)
     cgroups.remove(folder.cgroup)
     empty(folder.path)
@@ -43,7 +43,7 @@ def has_leftovers(folder: Folder) -> bool:
 def end_node(folder: Folder, node: Node) -> None:
     """End one node with all that runs on it; its folder stays."""
     name = f"{folder.cgroup}/{node.name}"
-    cgroups.kill(name)
+    processes.stop_all(name)
     cgroups.remove(name)
     node.init = None
     node.daemons = {}

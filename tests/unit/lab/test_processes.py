@@ -21,6 +21,15 @@ while True:
     signal.pause()
 """
 
+HEADLESS = """
+import ctypes, threading
+def rest():
+    print("ready", flush=True)
+    threading.Event().wait()
+threading.Thread(target=rest).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
 
 def test_a_process_that_ignores_sigterm_is_ended_all_the_same() -> None:
     with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE) as child:
@@ -31,6 +40,24 @@ def test_a_process_that_ignores_sigterm_is_ended_all_the_same() -> None:
         running = Process(pid=child.pid, start=start)
         processes.stop(running, seconds=0.1)
         assert not processes.alive(running)
+
+
+def test_a_process_lives_until_its_last_thread_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        status = Path(f"/proc/{child.pid}/status")
+        while "State:\tZ" not in status.read_text():
+            pass
+        start = processes.start_time(child.pid)
+        assert start is not None
+        processes.stop(Process(pid=child.pid, start=start))
+        assert not Path(f"/proc/{child.pid}/task").exists() or len(threads(child.pid)) == 1
+
+
+def threads(pid: int) -> list[Path]:
+    """The threads of a process."""
+    return list(Path(f"/proc/{pid}/task").iterdir())
 
 
 def test_stopping_what_is_gone_is_fine() -> None:
