@@ -22,6 +22,7 @@ and OSErrors are translated at the three doors and chained.
 
 from __future__ import annotations
 
+import reprlib
 from typing import TypeVar
 
 E = TypeVar("E", bound=BaseException)
@@ -104,6 +105,10 @@ class AlreadyExistsError(TerminalError):
 
 _LONGEST = 200
 """Characters of a value that an error shows: it stands in conditions and Events."""
+_BRIEF = reprlib.Repr()
+"""What a few words of YAML make by its aliases has no end that could be waited for."""
+_BRIEF.maxlevel, _BRIEF.maxdict, _BRIEF.maxlist = 4, 10, 10
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 2 * _LONGEST
 
 
 class InvalidError(TerminalError):
@@ -129,7 +134,7 @@ def not_valid(
     field: str, value: object, allowed: str, *, reason: str | None = None
 ) -> InvalidError:
     """The refusal of a value, in the words that all refusals have; a long one is cut."""
-    shown = repr(value)
+    shown = _BRIEF.repr(value)
     if len(shown) > _LONGEST:
         shown = f"{shown[:_LONGEST]}…"
     return InvalidError(

@@ -4,11 +4,13 @@
 Called by every reader of such a text, which gives the refusal its words. A text never ends a
 process: PyYAML 6 itself recurses as deeply as a text is nested, and lets whatever Python raises
 through for a day that no month has, a number of thousands of digits, or a word with the tag of
-a number. A key that stands twice is refused, for the first one would do nothing.
+a number. A key that stands twice is refused, for the first one would do nothing. `1:0` is a
+text, as with Kubernetes' own reader, and not the number 60 of YAML 1.1.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -16,6 +18,7 @@ import yaml
 
 DEPTH = 64
 """Far more levels than any of our documents has."""
+_SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,6 +49,12 @@ class _Loader(yaml.SafeLoader):
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
+        if kind is yaml.ScalarNode and implicit[0] and _SIXTIES.fullmatch(value):
+            return self.DEFAULT_SCALAR_TAG
+        usual: Any = super().resolve
+        return usual(kind, value, implicit)
 
 
 def load(text: str | bytes) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from gpudeck import errors
 from gpudeck.errors import InvalidError, NotFoundError
 from gpudeck.mig import mending
 
@@ -211,9 +212,10 @@ def _known(found: dict[Any, Any], where: str, fields: tuple[str, ...]) -> None:
 
 def refusal(field: str, value: Any, allowed: str) -> InvalidError:
     """Return the error for a field that is not as it must be."""
-    said = "is missing" if value is None else f"{value!r} is not valid"
+    if value is not None:
+        return errors.not_valid(field, value, allowed, reason="InvalidMigConfig")
     return InvalidError(
-        f"{field}: {said}; allowed: {allowed}",
+        f"{field}: is missing; allowed: {allowed}",
         reason="InvalidMigConfig",
         field=field,
         allowed=allowed,

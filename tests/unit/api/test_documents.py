@@ -84,3 +84,28 @@ def test_what_people_write_is_read() -> None:
         "c": {"b": [1, "two"], "d": None},
     }
     assert documents.load("") is None
+
+
+def test_a_partition_is_not_a_number_of_minutes() -> None:
+    """Kubernetes' own reader (goyaml.v2) has `1:0` as a text, quoted or not."""
+    assert documents.load("a: [0:1, 1:0, 1:30.5, 12]") == {"a": ["0:1", "1:0", "1:30.5", 12]}
+
+
+BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    + [f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(12)]
+)
+MERGES = "\n".join(
+    ["a0: &a0 {k: v}"]
+    + [f"a{n + 1}: &a{n + 1} {{<<: [{', '.join([f'*a{n}'] * 10)}]}}" for n in range(12)]
+)
+
+
+@pytest.mark.parametrize("text", [BOMB, MERGES])
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_a_thousand_thousand_aliases_are_refused_and_not_written_out(
+    reader: Callable[[str, Path], object], text: str, tmp_path: Path
+) -> None:
+    with pytest.raises(errors.InvalidError) as caught:
+        reader(text, tmp_path)
+    assert len(str(caught.value)) < 2000

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from gpudeck import errors
 from gpudeck.api import documents, names
 from gpudeck.api.nodegroups import NodeGroup
 from gpudeck.api.v1alpha1.gpuclass import LabelSelector
@@ -226,7 +227,8 @@ def _whole(found: Any, path: str, least: int, most: int | None) -> int:
 
 
 def _refusal(path: str, value: object, allowed: str) -> InvalidError:
-    said = "is missing" if value is None else f"{value!r} is not valid"
+    if value is not None:
+        return errors.not_valid(path, value, allowed, reason=REASON)
     return InvalidError(
-        f"{path}: {said}; allowed: {allowed}", reason=REASON, field=path, allowed=allowed
+        f"{path}: is missing; allowed: {allowed}", reason=REASON, field=path, allowed=allowed
     )
