@@ -165,6 +165,9 @@ class CardReading(Value, frozen=True):
     dynamic: bool = False
     """The mode changes without a reset of the card, so that partitions are made on demand."""
     partitions: tuple[Partition, ...] = ()
+    partition_numbers: tuple[str, ...] = ()
+    """UUIDs of partitions, each at the number by which the driver's own programs name it (the 1 of
+    `0:1`), which need not be its place on the card. Empty where a number has no partition."""
     links: tuple[Link, ...] = ()
     """Links between cards beside PCIe (NVLink) that are up, by peer."""
     share_support: ShareSupport = ShareSupport()

@@ -190,6 +190,22 @@ async def test_partitions_are_told_by_the_drivers_names(
     assert sorted(each.size for each in reading.partitions) == [1, 2]
 
 
+async def test_partitions_have_the_drivers_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It numbers by instance: the large one is 0, wherever it lies."""
+    bench = benches.make("nvidia-on-mock", tmp_path, monkeypatch)
+    assert isinstance(bench, benches.NvidiaBench)
+    bench.turn(0, "mig-mode=1")
+    bench.partition(0, "1g.6gb,1g.6gb,2g.12gb")
+    reading = (await read_all(bench))[0]
+    uuids = {each.driver_id: each.uuid for each in reading.partitions}
+    by_instance = sorted(uuids, key=lambda each: int(each.partition("/")[0]))
+    numbers = [each for each in reading.partition_numbers if each]
+    assert numbers == [uuids[each] for each in by_instance]
+    assert numbers != [each.uuid for each in reading.partitions]
+
+
 async def test_a_card_bound_to_another_driver_is_not_served(nvidia: benches.NvidiaBench) -> None:
     address = nvidia.machine.cards[0].address
     link = nvidia.tree / "sys/bus/pci/devices" / address / "driver"

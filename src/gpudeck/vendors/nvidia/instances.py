@@ -136,7 +136,7 @@ class Instances:
         instance, is_new = self._find_or_create(action)
         try:
             self._complete(instance, action)
-            for each in mig.read_partitions(self._nvml, self._handle, self._card.profiles):
+            for each in mig.read_partitions(self._nvml, self._handle, self._card.profiles).found:
                 if each.driver_id.startswith(f"{instance.id}/"):
                     return each
             raise errors.UnavailableError(

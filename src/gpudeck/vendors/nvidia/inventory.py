@@ -62,6 +62,9 @@ class Inventory:
         mode = nvml.optional(pynvml.nvmlDeviceGetMigMode, handle)
         profiles = self._read_profiles(uuid, handle) if mode is not None else ()
         enabled = mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+        partitions = mig.Partitions()
+        if enabled:
+            partitions = mig.read_partitions(nvml, handle, profiles)
         return contract.CardReading(
             address=address,
             uuid=uuid,
@@ -80,7 +83,8 @@ class Inventory:
             share_support=slicing.support(nvml, handle, self._root, capability),
             mps_shares=places.Card(self._root, address).shares(),
             clique=fabric.read_clique(nvml, handle),
-            partitions=mig.read_partitions(nvml, handle, profiles) if enabled else (),
+            partitions=partitions.found,
+            partition_numbers=partitions.numbers,
         )
 
     def _read_profiles(self, uuid: str, handle: Handle) -> mig.Profiles:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pynvml
@@ -130,20 +130,29 @@ def read_compute_instances(nvml: Nvml, instance: Handle, profile: Any) -> list[H
     )
 
 
-def read_partitions(
-    nvml: Nvml, handle: Handle, profiles: Profiles
-) -> tuple[contract.Partition, ...]:
+class Partitions(NamedTuple):
+    """What a card in MIG mode is divided into."""
+
+    found: tuple[contract.Partition, ...] = ()
+    numbers: tuple[str, ...] = ()
+    """As `CardReading.partition_numbers`."""
+
+
+def read_partitions(nvml: Nvml, handle: Handle, profiles: Profiles) -> Partitions:
     """Every MIG device, and every GPU instance that has none; the mode must be on."""
     places = {each.id: each for each in read_instances(nvml, handle, profiles)}
     names = {profile.profile_id: profile.name for profile in profiles}
     count = nvml.optional(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
-    found, seen = [], set()
+    found, seen, numbers = [], set(), []
     for index in range(count):
         device = nvml.optional(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
-        if device is not None:
-            instance = nvml.call(pynvml.nvmlDeviceGetGpuInstanceId, device)
-            seen.add(instance)
-            found.append(_read_device(nvml, device, instance, places.get(instance)))
+        if device is None:
+            numbers.append("")
+            continue
+        instance = nvml.call(pynvml.nvmlDeviceGetGpuInstanceId, device)
+        seen.add(instance)
+        found.append(_read_device(nvml, device, instance, places.get(instance)))
+        numbers.append(found[-1].uuid)
     found += [
         contract.Partition(
             profile=names.get(each.profile_id, ""),
@@ -155,7 +164,8 @@ def read_partitions(
         for each in places.values()
         if each.id not in seen
     ]
-    return tuple(sorted(found, key=lambda each: (each.start, each.uuid)))
+    ordered = sorted(found, key=lambda each: (each.start, each.uuid))
+    return Partitions(tuple(ordered), tuple(numbers))
 
 
 def _read_device(
