@@ -168,18 +168,20 @@ def part(resource: offering.Resource, unit: offering.Unit) -> Part | None:
     """
     if resource.strategy is None or unit.partition is not None:
         return None
-    if f"{unit.id}{offering.REPLICA}0" not in {each.id for each in resource.devices}:
+    # Entries of one resource may share some of its cards otherwise than others.
+    mine = [each.id for each in resource.devices if each.unit.id == unit.id]
+    if not any(offering.REPLICA in each for each in mine):
         return None
     is_mps = resource.strategy is model.Strategy.MPS
-    limit = dict(resource.limits).get(unit.id, "equal" if is_mps else "")
+    limit = dict(resource.limits).get(unit.id, model.EQUAL if is_mps else "")
     memory = unit.card.memory_bytes
     amount = None
-    if limit == "equal":
-        amount = memory // resource.replicas if memory is not None else None
+    if limit == model.EQUAL:
+        amount = memory // len(mine) if memory is not None else None
     elif limit:
         amount = quantities.parse(limit)
     if is_mps:
-        return Part(strategy=resource.strategy, memory_bytes=amount, cores=100 // resource.replicas)
+        return Part(strategy=resource.strategy, memory_bytes=amount, cores=100 // len(mine))
     return Part(strategy=resource.strategy, memory_bytes=amount) if amount is not None else None
 
 

@@ -10,11 +10,11 @@ in `Offer.problems` while the rest is offered.
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from gpudeck.api import quantities
 from gpudeck.devices import profiles
 from gpudeck.pluginconfig import model
 from gpudeck.vendors import contract, health, records
@@ -59,7 +59,6 @@ class Resource(model.Value, frozen=True):
     """How the replicas share their unit; None where none is shared."""
     limits: tuple[tuple[str, str], ...] = ()
     """Memory that one replica may take, by unit id: `equal` or a quantity."""
-    replicas: int = 1
 
 
 class Problem(model.Value, frozen=True):
@@ -76,6 +75,8 @@ class Offer(model.Value, frozen=True):
 
     resources: tuple[Resource, ...] = ()
     problems: tuple[Problem, ...] = ()
+    names: frozenset[str] = frozenset()
+    """Ids and indices of every card and partition of the node, offered or not."""
 
     def resource(self, name: str) -> Resource | None:
         """The resource of that name."""
@@ -107,7 +108,8 @@ def offer(inventory: records.Inventory, seen: Seen, config: model.Config) -> Off
         resources += _shared(name, units, config.sharing, problems)
     if config.sharing is not None:
         problems += _without_effect(named, config.sharing)
-    return Offer(resources=_merged(resources), problems=tuple(problems))
+    names = frozenset(name for u in (*cards, *_parts(cards, [])) for name in (u.id, u.index))
+    return Offer(resources=_merged(resources), problems=tuple(problems), names=names)
 
 
 def _cards(inventory: records.Inventory, seen: Seen) -> list[Unit]:
@@ -158,10 +160,11 @@ def _named(
             if refusal is not None:
                 return {model.GPU: []}, [*problems, refusal]
     for unit in whole:
-        name = _by_pattern(unit.card.product_name, config.resources.gpus) or model.GPU
+        name = config.resources.of_card(unit.card.product_name)
         named.setdefault(name, []).append(unit)
     for unit in parts:
-        named.setdefault(_name_of_part(unit, strategy, config), []).append(unit)
+        name = config.resources.of_partition(_profile(unit), strategy)
+        named.setdefault(name, []).append(unit)
     return named, problems
 
 
@@ -172,7 +175,7 @@ def _parts(partitioned: Iterable[Unit], problems: list[Problem]) -> list[Unit]:
         if not usable:
             text = f"{unit.site.address}: MIG is enabled and the card has no partition."
             problems.append(_problem(unit, "CardNotPartitioned", text))
-        for index, part in enumerate(usable):
+        for place, part in enumerate(usable):
             if profiles.is_split(part.profile):
                 text = (
                     f"{unit.site.address}: the partition {part.profile} is a part of a GPU "
@@ -185,12 +188,18 @@ def _parts(partitioned: Iterable[Unit], problems: list[Problem]) -> list[Unit]:
                 msgspec.structs.replace(
                     unit,
                     id=part.uuid,
-                    index=f"{unit.index}:{index}",
+                    index=f"{unit.index}:{_number(unit.card, part, place)}",
                     partition=part,
                     fault=unit.fault if is_concerned else "",
                 )
             )
     return found
+
+
+def _number(card: contract.CardReading, part: contract.Partition, place: int) -> int:
+    """The driver's number of a partition, for others ask the driver by it; else its place."""
+    numbers = card.partition_numbers
+    return numbers.index(part.uuid) if part.uuid in numbers else place
 
 
 def _problem(unit: Unit, reason: str, message: str) -> Problem:
@@ -228,19 +237,6 @@ def _profile(unit: Unit) -> str:
     return unit.partition.profile if unit.partition is not None else ""
 
 
-def _name_of_part(unit: Unit, strategy: model.MigStrategy, config: model.Config) -> str:
-    named = _by_pattern(_profile(unit), config.resources.mig)
-    if named is not None:
-        return named
-    if strategy is model.MigStrategy.SINGLE:
-        return model.GPU
-    return model.MIG + profiles.spelled(_profile(unit))
-
-
-def _by_pattern(text: str, patterns: Iterable[model.Named]) -> str | None:
-    return next((each.name for each in patterns if fnmatch.fnmatchcase(text, each.pattern)), None)
-
-
 def _shared(
     name: str,
     units: Sequence[Unit],
@@ -267,6 +263,7 @@ def _shared(
             problems.append(Problem(reason="MpsNotSupported", message=text))
             continue
         left = [unit for unit in left if unit not in chosen]
+        problems += _without_limit(entry, chosen, sharing)
         found.append(_replicated(entry, chosen, sharing))
     # Without a unit left the name still stands there, so that the kubelet is told 0 of it.
     return [Resource(name=name, devices=tuple(Device(id=u.id, unit=u) for u in left)), *found]
@@ -289,6 +286,34 @@ def _chosen(
     return [unit for unit in units if unit.id in chosen], missing
 
 
+def _without_limit(
+    entry: model.Replicated, units: Iterable[Unit], sharing: model.Sharing
+) -> Iterable[Problem]:
+    """Cards and partitions that no replica can be limited on as the entry says."""
+    if entry.memory_limit is None:
+        return ()
+    path = f"sharing.{sharing.strategy}.resources: memoryLimit {entry.memory_limit!r}"
+    found = {
+        unit.site.address: _problem(
+            unit, "MemoryLimitNotKept", f"{unit.site.address}: {path} of {entry.name} {why}."
+        )
+        for unit in units
+        if (why := _why_unlimited(entry.memory_limit, unit))
+    }
+    return found.values()
+
+
+def _why_unlimited(limit: str, unit: Unit) -> str:
+    memory = unit.card.memory_bytes
+    if unit.partition is not None:
+        return "has no effect, for the driver keeps no limits within a partition"
+    if limit == model.EQUAL:
+        return "" if memory is not None else "has no effect, for the card does not tell its memory"
+    if memory is not None and quantities.parse(limit) > memory:
+        return f"is more than the card has; allowed: at most {quantities.render(memory)}"
+    return ""
+
+
 def _replicated(entry: model.Replicated, units: Sequence[Unit], sharing: model.Sharing) -> Resource:
     name = entry.rename or entry.name
     if entry.rename is None and sharing.rename_by_default:
@@ -304,7 +329,6 @@ def _replicated(entry: model.Replicated, units: Sequence[Unit], sharing: model.S
         single_only=sharing.fail_requests_greater_than_one,
         strategy=sharing.strategy,
         limits=tuple((unit.id, limit) for unit in units) if limit is not None else (),
-        replicas=entry.replicas,
     )
 
 
@@ -334,7 +358,6 @@ def _merged(resources: Iterable[Resource]) -> tuple[Resource, ...]:
             single_only=before.single_only or each.single_only,
             strategy=before.strategy or each.strategy,
             limits=(*before.limits, *each.limits),
-            replicas=max(before.replicas, each.replicas),
         )
     return tuple(found[name] for name in sorted(found))
 

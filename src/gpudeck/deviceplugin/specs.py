@@ -9,7 +9,7 @@ those of NVIDIA's device plugin 0.20, so pods that were given a name keep it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -25,6 +25,9 @@ _EXTRAS = {
     "gds": ("/dev/nvidia-fs*",),
     "mofed": ("/dev/infiniband/uverbs*", "/dev/infiniband/rdma_cm"),
 }
+_FILES = {"gds": ("/etc/cufile.json", "/run/udev")}
+"""What a feature needs besides device nodes, where the node has it (NVIDIA's toolkit 1.20)."""
+_FILE_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 _IMEX = "imex-channel"
 _IMEX_FOLDER = "/dev/nvidia-caps-imex-channels"
 
@@ -49,8 +52,6 @@ class _Collected:
         self._version = version
         self._hook_path = hook_path
         self.devices: dict[str, spec.ContainerEdits] = {}
-        self.names: set[str] = set()
-        """Of every unit that is offered, whether or not it can be given now."""
         self.shared: contract.Edits | None = None
         self.nodes: dict[str, tuple[contract.DeviceNode, ...]] = {}
         self.additions: dict[str, answering.Addition] = {}
@@ -59,7 +60,6 @@ class _Collected:
 
     def take(self, unit: offering.Unit, part: answering.Part | None) -> None:
         """Ask about a unit; what goes wrong is noted and costs no other one anything."""
-        self.names.add(answering.cdi_name(unit, self._way))
         try:
             self._take(unit, part)
         except GpudeckError as error:
@@ -168,7 +168,7 @@ def find(
     """What containers need of each unit that is offered. Blocks; raises nothing of one unit.
 
     `before` is the file of the cards as it is: a container that is started again asks for the
-    name that its pod was given, whatever the config says by now.
+    name that its pod was given, whatever the config says by now of partitions, sharing or ids.
     """
     collected = _Collected(vendor, way, version=driver_version, hook_path=hook_path)
     for resource in offer.resources:
@@ -178,7 +178,10 @@ def find(
     missing = [each for each in way.imex_channels if str(each) not in extras.get(_IMEX, {})]
     if missing and way.imex_required:
         collected.refuse_all(f"imex.channelIDs: the node has no {_IMEX_FOLDER}/channel{missing[0]}")
-    devices = {**_kept(before, collected), **collected.devices}
+    for feature in way.features:
+        if feature not in extras:
+            collected.problems[feature] = _without_feature(feature)
+    devices = {**_kept(before, offer.names), **collected.devices}
     own_file = render(answering.CDI_CLASS, devices, collected.shared)
     files = [(plugins.file_name(answering.CDI_CLASS), own_file)] if collected.devices else []
     files += [(plugins.file_name(kind), render(kind, named)) for kind, named in extras.items()]
@@ -199,8 +202,8 @@ def find(
     )
 
 
-def _kept(before: bytes | None, collected: _Collected) -> dict[str, spec.ContainerEdits]:
-    """Devices of the file that are of a unit that is still there."""
+def _kept(before: bytes | None, names: Collection[str]) -> dict[str, spec.ContainerEdits]:
+    """Devices of the file that are of a card or partition that is still there."""
     if before is None:
         return {}
     try:
@@ -210,8 +213,7 @@ def _kept(before: bytes | None, collected: _Collected) -> dict[str, spec.Contain
     return {
         each.name: each.container_edits
         for each in found.devices
-        if each.name in collected.names
-        or any(each.name.startswith(f"{name}-") for name in collected.names)
+        if each.name in names or any(each.name.startswith(f"{name}-") for name in names)
     }
 
 
@@ -221,12 +223,26 @@ def _extras(root: host.Root, way: answering.Way) -> dict[str, dict[str, spec.Con
     for feature in way.features:
         nodes = _existing(root, _EXTRAS[feature])
         if nodes:
-            found[feature] = {"all": spec.ContainerEdits(device_nodes=nodes)}
+            mounts = [_mounted(root, each) for each in _FILES.get(feature, ()) if root.exists(each)]
+            found[feature] = {"all": spec.ContainerEdits(device_nodes=nodes, mounts=mounts or None)}
     for channel in way.imex_channels:
         nodes = _existing(root, (f"{_IMEX_FOLDER}/channel{channel}",))
         if nodes:
             found.setdefault(_IMEX, {})[str(channel)] = spec.ContainerEdits(device_nodes=nodes)
     return found
+
+
+def _without_feature(feature: str) -> offering.Problem:
+    return offering.Problem(
+        reason="FeatureMissing",
+        message=f"flags.{feature}Enabled: the node has no {' and no '.join(_EXTRAS[feature])}, so "
+        "containers get their cards without.",
+    )
+
+
+def _mounted(root: host.Root, path: str) -> spec.Mount:
+    source = root.on_node(root.resolve(path))
+    return spec.Mount(host_path=source, container_path=path, options=_FILE_OPTIONS)
 
 
 def _existing(root: host.Root, patterns: Iterable[str]) -> list[spec.DeviceNode]:

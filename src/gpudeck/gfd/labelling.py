@@ -68,12 +68,13 @@ def plan(node: Node, options: Options) -> Plan:
     clique = alike(card.clique for card in cards)
     if clique:
         labels["gpu.clique"] = clique
-    labels["mps.capable"], warnings = _mps(cards, options.sharing)
-    labels |= _cards(cards, options.sharing)
+    shared = options.sharing.labelled(_resources(cards, options))
+    labels["mps.capable"], warnings = _mps(cards, shared)
+    labels |= _cards(cards, shared)
     if options.mig_strategy is not model.MigStrategy.NONE:
         labels["mig.strategy"] = options.mig_strategy.value
     if options.mig_strategy is not model.MigStrategy.NONE and not node.by_claims:
-        found = partitions.plan(cards, options.mig_strategy, options.sharing)
+        found = partitions.plan(cards, options.mig_strategy, shared)
         if table.GPU + ".count" in found.labels:
             # What was said of whole cards holds no longer, even where nothing takes its place.
             labels = {name: each for name, each in labels.items() if name not in _OF_WHOLE}
@@ -85,6 +86,23 @@ def plan(node: Node, options: Options) -> Plan:
         told = ", ".join(f"{count} {model}" for model, count in sorted(models.items()))
         warnings += (f"The node has cards of several models, {told}: gpu.product is left out.",)
     return Plan(labels, warnings)
+
+
+def _resources(cards: Sequence[contract.CardReading], options: Options) -> dict[str, list[str]]:
+    """The names under which a config offers what labels call `gpu` and `mig-<profile>`."""
+    strategy, named = options.mig_strategy, options.resources
+    found: dict[str, list[str]] = {}
+    for card in cards:
+        if strategy is model.MigStrategy.NONE or not partitions.is_enabled(card):
+            found.setdefault(table.GPU, []).append(named.of_card(card.product_name))
+            continue
+        for each in card.partitions:
+            is_single = strategy is model.MigStrategy.SINGLE
+            label = table.GPU if is_single else partitions.resource_name(each.profile)
+            found.setdefault(label, []).append(named.of_partition(each.profile, strategy))
+    return {
+        label: [each.removeprefix(model.PREFIX) for each in names] for label, names in found.items()
+    }
 
 
 def alike(values: Iterable[T]) -> T | None:

@@ -35,6 +35,8 @@ class Options(msgspec.Struct, frozen=True):
     machine_type_file: str = MACHINE_TYPE_FILE
     use_node_feature_api: bool = True
     sharing: sharing.Sharing = sharing.Sharing()
+    resources: model.Resources = model.Resources()
+    """The names by which cards and partitions are offered."""
 
 
 def merged(settings: Settings, config: model.Config) -> Options:
@@ -58,6 +60,7 @@ def merged(settings: Settings, config: model.Config) -> Options:
             "--use-node-feature-api", use_api, flags.use_node_feature_api, True
         ),
         sharing=sharing.of_config(config.sharing),
+        resources=config.resources,
     )
 
 

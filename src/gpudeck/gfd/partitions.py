@@ -58,6 +58,8 @@ def plan(
     """Return what the strategy `single` or `mixed` adds for these cards."""
     if not any(is_enabled(card) for card in cards):
         return Found({})
+    if shared.strategy is sharing.Strategy.MPS:
+        shared = sharing.Sharing()  # It is not offered on MIG devices.
     return _single(cards, shared) if strategy is model.MigStrategy.SINGLE else _mixed(cards, shared)
 
 
@@ -107,13 +109,11 @@ def _mixed(cards: Sequence[contract.CardReading], shared: sharing.Sharing) -> Fo
                 parts.add(device.profile)
             else:
                 by_profile.setdefault(device.profile, []).append(device)
-    # MPS is not offered on MIG devices.
-    of_partitions = shared if shared.strategy is not sharing.Strategy.MPS else sharing.Sharing()
     labels: dict[str, str] = {}
     for profile, devices in sorted(by_profile.items()):
         resource = resource_name(profile)
-        labels |= base(resource, len(devices), of_partitions)
-        labels |= _attributes(resource, devices, of_partitions)
+        labels |= base(resource, len(devices), shared)
+        labels |= _attributes(resource, devices, shared)
     warnings = [f"{address} has MIG enabled and no MIG device." for address in empty]
     warnings += [f"{each} is a part of a GPU instance: no resource offers it." for each in parts]
     return Found(labels, tuple(sorted(warnings)))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -46,6 +47,15 @@ class Sharing(msgspec.Struct, frozen=True):
             if shared.name == name and shared.replicas > 1:
                 return shared
         return None
+
+    def labelled(self, names: Mapping[str, Iterable[str]]) -> Sharing:
+        """The same by what labels call resources; `names` are those that a config gives them."""
+        found = []
+        for label, resources in names.items():
+            shared = next(filter(None, map(self.of, resources)), None)
+            if shared is not None:
+                found.append(msgspec.structs.replace(shared, name=label))
+        return msgspec.structs.replace(self, resources=tuple(found))
 
 
 def of_config(section: model.Sharing | None) -> Sharing:

@@ -83,8 +83,12 @@ class Following:
             if node is None:
                 continue  # A Node that is not there chooses nothing: what holds stays.
             wanted = choices(self._settings, node.metadata.labels)
-            selected = selecting.select(
-                self._configs(), wanted, self._told.selected, absent=self._absent()
+            selected = await asyncio.to_thread(  # A long config takes long to read.
+                selecting.select,
+                self._configs(),
+                wanted,
+                self._told.selected,
+                absent=self._absent(),
             )
             self._told.use(selected)
             if self._state is not None:

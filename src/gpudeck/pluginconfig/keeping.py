@@ -38,15 +38,21 @@ class State:
 
     async def restore(self) -> selecting.Selected | None:
         """The config of the last run; None where there is none that is understood."""
+        return await asyncio.to_thread(self._restore)
+
+    def _restore(self) -> selecting.Selected | None:
         try:
-            content = await asyncio.to_thread(files.read, self._path)
-            self._saved = msgspec.json.decode(content, type=Kept)
+            kept = msgspec.json.decode(files.read(self._path), type=Kept)
         except errors.NotFoundError:
             return None
         except (errors.GpudeckError, msgspec.DecodeError, RecursionError) as error:
             log.warning("The last config cannot be read", error=error)
             return None
-        return selecting.restore(self._saved.name, self._saved.text)
+        if kept.version != VERSION:
+            log.warning("The last config is of another version", version=kept.version)
+            return None
+        self._saved = kept
+        return selecting.restore(kept.name, kept.text)
 
     async def save(self, selected: selecting.Selected) -> None:
         """Keep what holds now."""

@@ -9,13 +9,18 @@ command line or by default.
 from __future__ import annotations
 
 import enum
+import fnmatch
 
 import msgspec
+
+from gpudeck.devices import profiles
 
 PREFIX = "nvidia.com/"
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
 SHARED_SUFFIX = ".shared"
+EQUAL = "equal"
+"""A memory limit: for each replica the same part of its card."""
 
 
 class Value(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -98,12 +103,24 @@ class Named(Value, frozen=True):
     name: str
     """With its prefix."""
 
+    def matches(self, text: str) -> bool:
+        return fnmatch.fnmatchcase(text, self.pattern)
+
 
 class Resources(Value, frozen=True):
     """The first pattern that matches names a device; one without a match keeps its usual name."""
 
     gpus: tuple[Named, ...] = ()
     mig: tuple[Named, ...] = ()
+
+    def of_card(self, product: str) -> str:
+        """The resource of a whole card, before it is shared."""
+        return next((each.name for each in self.gpus if each.matches(product)), GPU)
+
+    def of_partition(self, profile: str, strategy: MigStrategy) -> str:
+        """The resource of a partition, before it is shared."""
+        usual = GPU if strategy is MigStrategy.SINGLE else MIG + profiles.spelled(profile)
+        return next((each.name for each in self.mig if each.matches(profile)), usual)
 
 
 class Replicated(Value, frozen=True):

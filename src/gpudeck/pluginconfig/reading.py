@@ -29,6 +29,9 @@ _NAME_LENGTH = 63
 _INDEX = re.compile(r"[0-9]+(:[0-9]+)?")
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+")
 _DEVICES_RULE = "all, a number of devices, or a list of indices (0), of i:j for MIG and of UUIDs"
+LONGEST = 1 << 16
+"""Characters of a config. One for 64 cards, each with an entry of its own, has a tenth of that,
+and what is longer would cost the node a second of computing each time that it is read."""
 REPLICAS = 512
 """The most of one device. The kubelet (1.37) takes lists of 4 MiB: sixteen cards of seven
 partitions each, with so many replicas, are 3.9."""
@@ -75,6 +78,8 @@ def parse(text: str) -> model.Config:
 
 
 def _load(text: str) -> Any:
+    if len(text) > LONGEST:
+        raise _unreadable(f"it has {len(text)} characters", f"at most {LONGEST}")
     for number, line in enumerate(text.splitlines(), 1):
         if "\u00a0" in line.split("#")[0]:
             raise _unreadable(
@@ -321,15 +326,15 @@ def _device(field: Field) -> str:
 def _memory_limit(field: Field | None) -> str | None:
     if field is None:
         return None
-    allowed = "equal, or a quantity of memory above 0 such as 8Gi"
+    allowed = f"{model.EQUAL}, or a quantity of memory of at least 1Mi such as 8Gi"
     text = field.text(allowed)
-    if text == "equal":
+    if text == model.EQUAL:
         return text
     try:
         amount = quantities.parse(text)
     except InvalidError as error:
         raise field.refuse(allowed) from error
-    if amount <= 0:
+    if amount < quantities.MEBIBYTE:
         raise field.refuse(allowed)
     return text
 
@@ -339,10 +344,12 @@ def _imex(field: Field | None) -> model.Imex:
         return model.Imex()
     found = field.mapping("channelIDs", "required")
     channels = found.get("channelIDs")
-    if channels is not None and channels.value not in ([], [0]):
+    ids = channels.items("[] or [0]") if channels is not None else ()
+    numbers = tuple(each.whole(least=0, most=0, allowed="0") for each in ids)
+    if channels is not None and len(numbers) > 1:
         raise channels.refuse("[] or [0]")
     return model.Imex(
-        channel_ids=tuple(channels.value) if channels is not None else (),
+        channel_ids=numbers,
         required=_boolean(found, "required") or False,
     )
 

@@ -182,3 +182,52 @@ def test_a_fault_of_a_shared_card_is_one_of_all_its_replicas() -> None:
     assert [each.id for each in found.devices if each.unit.fault] == [
         f"GPU-0::{number}" for number in range(4)
     ]
+
+
+def test_partitions_are_named_by_the_drivers_numbers_and_not_by_their_place() -> None:
+    """Who is told `0:1` asks the driver for it, which numbers by instance (NVML 13)."""
+    split = card(0, profiles=("1g.5gb", "1g.5gb", "3g.20gb"))
+    assert split.reading is not None
+    numbers = ("MIG-0-2", "", "MIG-0-0", "MIG-0-1")
+    reading = msgspec.structs.replace(split.reading, partition_numbers=numbers)
+    split = msgspec.structs.replace(split, reading=reading)
+    entry = 'name: mig-1g.5gb, replicas: 2, devices: ["0:2"]'
+    found = offer(f"flags: {{migStrategy: mixed}}\n{SHARING % f'{{{entry}}}'}", split)
+    units = {each.unit.id: each.unit.index for one in found.resources for each in one.devices}
+    assert units == {"MIG-0-0": "0:2", "MIG-0-1": "0:3", "MIG-0-2": "0:0"}
+    small = found.resource("nvidia.com/mig-1g.5gb")
+    assert small is not None
+    assert [each.id for each in small.devices] == ["MIG-0-1", "MIG-0-0::0", "MIG-0-0::1"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "memory", "words"),
+    [
+        ("equal", 40 << 30, ""),
+        ("40Gi", 40 << 30, ""),
+        ("41Gi", 40 << 30, "of nvidia.com/gpu is more than the card has; allowed: at most 40Gi"),
+        ("equal", None, "the card does not tell its memory"),
+        ("8Gi", None, ""),
+    ],
+)
+def test_a_limit_that_a_card_cannot_keep_is_said(
+    limit: str, memory: int | None, words: str
+) -> None:
+    unit = card(0)
+    assert unit.reading is not None
+    reading = msgspec.structs.replace(unit.reading, memory_bytes=memory)
+    found = offer(
+        SHARING % f"{{name: gpu, replicas: 2, memoryLimit: {limit}}}",
+        msgspec.structs.replace(unit, reading=reading),
+    )
+    assert counts(found) == {"nvidia.com/gpu": 2}
+    assert [each.reason for each in found.problems] == ["MemoryLimitNotKept"] * bool(words)
+    assert words in "".join(each.message for each in found.problems)
+
+
+def test_a_limit_of_partitions_is_said_to_do_nothing_once_a_card() -> None:
+    text = SHARING % "{name: mig-1g.5gb, replicas: 2, memoryLimit: 1Gi}"
+    split = card(0, profiles=("1g.5gb", "1g.5gb"))
+    found = offer(f"flags: {{migStrategy: mixed}}\n{text}", split)
+    assert [each.reason for each in found.problems] == ["MemoryLimitNotKept"]
+    assert "within a partition" in found.problems[0].message

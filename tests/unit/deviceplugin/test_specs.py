@@ -2,6 +2,8 @@
 """The CDI file that names every unit of a node."""
 
 import json
+import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from tests.unit.deviceplugin.nodes import card, offer
 from gpudeck import errors
 from gpudeck.deviceplugin import answering, offering, specs
 from gpudeck.host.root import Root
-from gpudeck.pluginconfig.model import ListStrategy
+from gpudeck.pluginconfig.model import IdStrategy, ListStrategy
 from gpudeck.vendors import contract
 from gpudeck.vendors.simulated.cards import SimulatedVendor
 
@@ -83,6 +85,35 @@ def test_names_that_pods_were_given_stay_while_their_card_is_there(tmp_path: Pat
     assert names(files) == ["GPU-0", "GPU-0-5120Mi"]
 
 
+MIXED = "flags: {migStrategy: mixed}"
+
+
+def test_names_stay_when_the_config_no_longer_offers_what_they_name(tmp_path: Path) -> None:
+    """A container of a pod with a partition starts again after the strategy became `none`."""
+    split = card(0, profiles=("1g.2gb", "1g.2gb"))
+    _, whole = find(tmp_path, offer("", split))
+    first, _ = find(tmp_path, offer(MIXED, split))
+    before = dict(first.files).popitem()[1]
+    _, files = find(tmp_path, offer("", split), before=before)
+    assert names(files) == ["MIG-0-0", "MIG-0-1", "GPU-0"]
+    before = json.dumps(whole["k8s.device-plugin.nvidia.com-gpu.json"]).encode()
+    _, files = find(tmp_path, offer(MIXED, split), before=before)
+    assert names(files) == ["GPU-0", "MIG-0-0", "MIG-0-1"]
+
+
+def test_names_stay_when_devices_are_named_another_way(tmp_path: Path) -> None:
+    split = card(2, profiles=("1g.2gb",))
+    first, _ = find(tmp_path, offer(MIXED, split))
+    before = dict(first.files).popitem()[1]
+    by_index = answering.Way(ids=IdStrategy.INDEX)
+    second, files = find(tmp_path, offer(MIXED, split), before, by_index)
+    assert names(files) == ["MIG-2-0", "0:0"]
+    _, files = find(tmp_path, offer(MIXED, split), dict(second.files).popitem()[1])
+    assert sorted(names(files)) == ["0:0", "MIG-2-0"]
+    _, files = find(tmp_path, offer("", card(3)), dict(second.files).popitem()[1])
+    assert names(files) == ["GPU-3"]
+
+
 def test_a_broken_file_is_made_anew(tmp_path: Path) -> None:
     _, files = find(tmp_path, offer("", card(0)), before=b"{")
     assert names(files) == ["GPU-0"]
@@ -104,6 +135,15 @@ def test_a_replica_by_mps_has_an_equal_part_of_memory_and_cores(tmp_path: Path) 
     assert names(files) == ["GPU-0", "GPU-0-mps-10240Mi-25"]
 
 
+def test_cards_that_are_shared_otherwise_than_others_have_parts_of_their_own(
+    tmp_path: Path,
+) -> None:
+    entries = "{name: gpu, replicas: 2, devices: [0]}, {name: gpu, replicas: 4, devices: [1]}"
+    offered = offer(f"sharing: {{mps: {{resources: [{entries}]}}}}", card(0), card(2))
+    _, files = find(tmp_path, offered)
+    assert names(files) == ["GPU-0", "GPU-0-mps-20480Mi-50", "GPU-2", "GPU-2-mps-10240Mi-25"]
+
+
 def test_a_limit_that_no_hook_can_keep_is_said(tmp_path: Path) -> None:
     offered = offer(LIMITED % "5Gi", card(0))
     found, _ = find(tmp_path, offered)
@@ -121,3 +161,28 @@ def test_without_a_channel_that_is_required_no_card_is_given(tmp_path: Path) -> 
     assert found.ready.named == ()
     assert "channel0" in dict(found.ready.unready)["GPU-0"]
     assert [each.reason for each in found.problems] == ["ImexChannelMissing"]
+
+
+def test_a_feature_brings_its_files_and_is_said_where_the_node_lacks_it(tmp_path: Path) -> None:
+    way = answering.Way(strategies=(ListStrategy.CDI_CRI,), features=("gds", "gdrcopy"))
+    found, files = find(tmp_path, offer("", card(0)), way=way)
+    assert list(files) == ["k8s.device-plugin.nvidia.com-gpu.json"]
+    assert [each.reason for each in found.problems] == ["FeatureMissing", "FeatureMissing"]
+    assert found.problems[0].message.startswith(
+        "flags.gdsEnabled: the node has no /dev/nvidia-fs*,"
+    )
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "run/udev").mkdir(parents=True)
+    for name in ("nvidia-fs0", "gdrdrv"):
+        os.mknod(tmp_path / "dev" / name, 0o600 | stat.S_IFCHR, os.makedev(240, 0))
+    found, files = find(tmp_path, offer("", card(0)), way=way)
+    assert found.problems == ()
+    assert found.ready.extras == (
+        "k8s.device-plugin.nvidia.com/gds=all",
+        "k8s.device-plugin.nvidia.com/gdrcopy=all",
+    )
+    (device,) = files["k8s.device-plugin.nvidia.com-gds.json"]["devices"]
+    assert [each["path"] for each in device["containerEdits"]["deviceNodes"]] == ["/dev/nvidia-fs0"]
+    assert [each["containerPath"] for each in device["containerEdits"]["mounts"]] == ["/run/udev"]
+    (device,) = files["k8s.device-plugin.nvidia.com-gdrcopy.json"]["devices"]
+    assert "mounts" not in device["containerEdits"]

@@ -19,6 +19,7 @@ SEED = [split(card, "2g.10gb", "2g.10gb", "1g.5gb", "1g.5gb", "1g.5gb") for card
 ODD = [split(A100[0], "1g.5gb+me", "1c.3g.20gb"), split(A100[1]), *A100[2:]]
 SLICED = "sharing: {timeSlicing: {%s resources: [{name: %s, replicas: 4}]}}"
 RENAMED = "renameByDefault: true,"
+MPS = "sharing: {mps: {resources: [{name: gpu, replicas: 4}]}}"
 
 
 def offered(cards: list[contract.CardReading], text: str, settings: Settings) -> dict[str, int]:
@@ -47,7 +48,7 @@ def labelled(cards: list[contract.CardReading], text: str, settings: Settings) -
 @pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
 @pytest.mark.parametrize("cards", [A100, SEVEN, host("h100-x8"), host("t4-x4")])
 @pytest.mark.parametrize(
-    "text", ["", SLICED % ("", "gpu"), SLICED % (RENAMED, "gpu"), SLICED % ("", "mig-1g.5gb")]
+    "text", ["", SLICED % ("", "gpu"), SLICED % (RENAMED, "gpu"), SLICED % ("", "mig-1g.5gb"), MPS]
 )
 def test_labels_count_what_is_offered(
     cards: list[contract.CardReading], text: str, strategy: str
@@ -77,6 +78,29 @@ def test_where_single_cannot_be_followed_both_say_nothing_is_there(
 ) -> None:
     settings = Settings(mig_strategy="single")
     assert labelled(cards, "", settings) == offered(cards, "", settings) == {}
+
+
+PATTERNS = 'resources: {gpus: [{pattern: "*A100*", name: big}], mig: [{pattern: "1g*", name: one}]}'
+
+
+@pytest.mark.parametrize(
+    ("cards", "strategy", "shared", "label", "suffix"),
+    [
+        (A100, "none", "big", "gpu", "-SHARED"),
+        (SEVEN, "single", "one", "gpu", "-MIG-1g.5gb-SHARED"),
+        (SEVEN, "mixed", "one", "mig-1g.5gb", "-MIG-1g.5gb-SHARED"),
+    ],
+)
+def test_resources_of_other_names_have_the_labels_of_what_they_are(
+    cards: list[contract.CardReading], strategy: str, shared: str, label: str, suffix: str
+) -> None:
+    settings = Settings(mig_strategy=strategy)
+    text = f"{PATTERNS}\n{SLICED % ('', shared)}"
+    labels = labelling.plan(node(cards), options.merged(settings, reading.parse(text))).labels
+    assert labels[f"{label}.replicas"] == "4"
+    assert labels[f"{label}.sharing-strategy"] == "time-slicing"
+    assert labels[f"{label}.product"].endswith(suffix)
+    assert offered(cards, text, settings)[shared] == 4 * int(labels[f"{label}.count"])
 
 
 def test_the_config_decides_the_strategy_of_both() -> None:

@@ -160,7 +160,14 @@ SHARING = "sharing: {timeSlicing: {resources: "
             "sharing.timeSlicing.resources[0].memoryLimit",
             "8Gi",
         ),
-        ("imex: {channelIDs: [1]}", "imex.channelIDs", "[0]"),
+        (
+            SHARING + "[{name: gpu, replicas: 2, memoryLimit: '5'}]}}",
+            "sharing.timeSlicing.resources[0].memoryLimit",
+            "at least 1Mi",
+        ),
+        ("imex: {channelIDs: [1]}", "imex.channelIDs[0]", "0"),
+        ("imex: {channelIDs: [false]}", "imex.channelIDs[0]", "0"),
+        ("imex: {channelIDs: [0, 0]}", "imex.channelIDs", "[0]"),
         ("resources: {gpus: [{pattern: x}]}", "resources.gpus[0].name", "must be set"),
         ("sharing: [1]", "sharing", "timeSlicing, mps"),
     ],
@@ -184,6 +191,32 @@ def test_what_is_wrong_is_named_by_its_path(text: str, path: str, words: str) ->
 def test_what_is_no_document_is_said_with_its_line(text: str, words: str) -> None:
     with pytest.raises(InvalidError, match=words):
         reading.parse(text)
+
+
+def test_a_config_that_would_keep_the_node_busy_is_refused_by_its_length() -> None:
+    with pytest.raises(InvalidError, match="70000 characters; allowed: at most 65536"):
+        reading.parse("#" * 70_000)
+
+
+@pytest.mark.parametrize(
+    "text", [SLICE_4.replace("\n", "\r\n"), "\ufeff" + SLICE_4, "---\n" + SLICE_4, SLICE_4 + "..."]
+)
+def test_what_editors_put_around_a_config_changes_nothing(text: str) -> None:
+    assert reading.parse(text) == reading.parse(SLICE_4)
+
+
+def test_a_partition_needs_no_quotes() -> None:
+    text = SHARING + "[{name: mig-1g.5gb, replicas: 2, devices: [0:1, 1:0]}]}}"
+    sharing = reading.parse(text).sharing
+    assert sharing is not None
+    assert sharing.resources[0].devices == ("0:1", "1:0")
+
+
+@pytest.mark.parametrize("key", ["migStrategy", "deviceDiscoveryStrategy", "gdsEnabled", "mpsRoot"])
+def test_a_value_that_aliases_make_endless_is_refused_at_once(key: str) -> None:
+    levels = ", ".join(f"&a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(12))
+    with pytest.raises(InvalidError, match=rf"flags\.{key}"):
+        reading.parse(f"flags: {{{key}: [&a0 [x], {levels}]}}")
 
 
 def test_time_slicing_beside_mps_is_said_to_do_nothing() -> None:
