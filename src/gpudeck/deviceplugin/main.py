@@ -47,6 +47,8 @@ log = logs.get(__name__)
 HELD_SECONDS = 2.0
 """How often the kubelet is asked what pods hold, while devices wait for that."""
 RETRY_SECONDS = 0.5
+SAID_SECONDS = 5.0
+"""What keeps an offer from being changed is said on the Node once it lasts so long."""
 LOCK_FILE = "device-plugin.lock"
 WAIT_SECONDS = 60.0
 """How often a plugin says that it waits for another one."""
@@ -87,11 +89,15 @@ class Process:
         self._seen = offering.Seen()
         self._selected: selecting.Selected | None = None
         self._wake = asyncio.Event()
-        self._stood = time.monotonic()
+        self._standing_since: float | None = None
+        """While a change of what is offered goes on."""
         self._changing: dict[str, asyncio.Task[None]] = {}
         self._hook_path: str | None = None
         self._why: dict[tuple[str, str], str] = {}
         """Why devices are withheld."""
+        self._failure = ""
+        """Why what is offered could not be changed the last time."""
+        self._failing_since = 0.0
 
     async def run(self) -> None:
         """Run every part until one of them fails."""
@@ -183,8 +189,9 @@ class Process:
         )
 
     def _hanging(self) -> str:
-        waiting = self._wake.is_set() and time.monotonic() - self._stood > _HANGING_SECONDS
-        return "What is offered has not followed a change." if waiting else ""
+        since = self._standing_since
+        is_hanging = since is not None and time.monotonic() - since > _HANGING_SECONDS
+        return "What is offered has not followed a change." if is_hanging else ""
 
     def _read(self, inventory: records.Inventory) -> None:
         self._inventory = inventory
@@ -196,23 +203,36 @@ class Process:
         self._wake.set()
 
     async def _stand_again(self) -> None:
-        """Stand anew after each change, and from time to time while devices wait for pods."""
+        """Stand anew after each change, and from time to time while that is to be repeated."""
+        pause: float | None = None
         while True:
-            pause = HELD_SECONDS if self._plugins.standing.withheld else None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
             self._wake.clear()
             if self._inventory is None or self._selected is None:
                 continue
-            try:
-                await self._stand(self._inventory, self._selected)
-                self._stood = time.monotonic()
-            except errors.RetryableError as error:
-                log.info("What is offered stays for now", error=error)
-                self._publish()
-                self._wake.set()
-                await asyncio.sleep(RETRY_SECONDS)
+            self._standing_since = time.monotonic()
+            pause = await self._try(self._inventory, self._selected)
+            self._standing_since = None
+
+    async def _try(
+        self, inventory: records.Inventory, selected: selecting.Selected
+    ) -> float | None:
+        """Stand, or stay as it is; return the seconds until to try again if nothing changes."""
+        try:
+            await self._stand(inventory, selected)
+        except errors.GpudeckError as error:
+            if error.message != self._failure:
+                log.warning("What is offered stays for now", reason=error.reason, error=error)
+                self._failure, self._failing_since = error.message, time.monotonic()
+            self._publish()
+            if time.monotonic() - self._failing_since >= SAID_SECONDS:
+                problem = offering.Problem(reason=error.reason, message=error.message)
+                self._reporter.show(selected, (problem,))
+            return RETRY_SECONDS
+        self._failure = ""
+        return HELD_SECONDS if self._plugins.standing.withheld else None
 
     def _publish(self) -> None:
         """Say of the cards what holds now."""

@@ -113,6 +113,28 @@ async def test_nothing_is_offered_before_the_kubelet_tells_what_pods_hold(stoppe
     await stopped.offers(gpu=0, gpu_shared=12)
 
 
+async def test_what_keeps_cards_from_being_offered_is_said_and_ends_nothing(
+    stopped: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that cannot be written, and a kubelet that does not tell what pods hold."""
+    monkeypatch.setattr(main, "SAID_SECONDS", 0.2)
+    (stopped.folder / "cdi").write_text("no folder")
+    hidden = stopped.folder / "hidden.sock"
+    stopped.kubelet.pod_resources.rename(hidden)
+    await stopped.start()
+
+    async def said(words: str) -> None:
+        await stopped.until(lambda: words in (stopped.condition() or {}).get("message", ""))
+
+    await said("cdi")
+    (stopped.folder / "cdi").unlink()
+    await said("the kubelet does not tell")
+    assert stopped.kubelet.registrations == []
+    hidden.rename(stopped.kubelet.pod_resources)
+    await stopped.offers(gpu=4)
+    await stopped.until(lambda: (stopped.condition() or {}).get("status") == "True")
+
+
 async def test_what_was_handed_out_a_moment_ago_counts_as_held(world: World) -> None:
     await world.kubelet.allocate(GPU, CARD.format(3))
     world.label("slice-4")
