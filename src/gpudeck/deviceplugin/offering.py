@@ -216,7 +216,7 @@ def _not_uniform(
         unit for unit in partitioned if not any(each.uuid for each in unit.card.partitions)
     ]:
         text = f"{_listed(empty)} have no partition"
-    elif len(kinds := sorted({_profile(unit) for unit in parts})) > 1:
+    elif len(kinds := sorted(_profiles(partitioned))) > 1:
         text = f"the partitions are of several profiles: {', '.join(kinds)}"
     elif not parts:
         text = "no partition can be offered"
@@ -231,6 +231,11 @@ def _not_uniform(
 
 def _listed(units: Iterable[Unit]) -> str:
     return ", ".join(unit.site.address for unit in units)
+
+
+def _profiles(partitioned: Iterable[Unit]) -> set[str]:
+    """Of all partitions, also of those that are never offered."""
+    return {each.profile for unit in partitioned for each in unit.card.partitions if each.uuid}
 
 
 def _profile(unit: Unit) -> str:

@@ -72,7 +72,15 @@ def test_labels_of_mixed_layouts_count_what_is_offered(
     assert {**told, "gpu": None} == {**found, "gpu": None}
 
 
-@pytest.mark.parametrize("cards", [SEED, ODD])
+@pytest.mark.parametrize(
+    "cards",
+    [
+        SEED,
+        ODD,
+        [split(A100[0], "1g.5gb", "1c.3g.20gb"), *SEVEN[1:]],
+        [split(A100[0], "1c.3g.20gb")],
+    ],
+)
 def test_where_single_cannot_be_followed_both_say_nothing_is_there(
     cards: list[contract.CardReading],
 ) -> None:
