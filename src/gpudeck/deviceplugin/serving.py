@@ -48,6 +48,7 @@ class Served:
         self._folder = folder
         self._current = current
         self._changed = asyncio.Event()
+        self._repeats = 0
         self._stack = contextlib.AsyncExitStack()
         self._identity: tuple[int, int] | None = None
         self._registered: tuple[int, int] | None = None
@@ -65,16 +66,26 @@ class Served:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether a kubelet reads the list."""
+        return self._streams > 0
+
+    def repeat(self) -> None:
+        """Let every stream send the list again, also if it is as before."""
+        self._repeats += 1
+        self.changed()
+
     async def watch(self) -> AsyncGenerator[pb.ListAndWatchResponse, None]:
         """`deviceplugins.Plugin.watch`."""
         self._streams += 1
-        sent: list[pb.Device] | None = None
+        sent: tuple[int, list[pb.Device]] | None = None
         try:
             while not self._closing:
                 changed = self._changed
                 listed = standing.devices(self._current(), self.name)
-                if listed != sent:
-                    sent = listed
+                if (self._repeats, listed) != sent:
+                    sent = self._repeats, listed
                     metrics.listed(self.name, listed)
                     yield pb.ListAndWatchResponse(devices=listed)
                     continue  # It may have changed while it was sent.
@@ -121,7 +132,7 @@ class Served:
             serves=self._identity is not None and identity(self.path) == self._identity,
             kubelet=kubelet,
             registered=self._registered,
-            followed=self._streams > 0,
+            followed=self.is_followed,
             since=self._since,
             failures=self._failures,
             tried=self._tried,
@@ -214,6 +225,15 @@ class Plugins:
         for each in self.served.values():
             each.changed()
         self._wake.set()
+
+    def repeat(self) -> bool:
+        """Send all lists again; False where no kubelet follows one.
+
+        It writes what it knows of devices at each list (1.34 to 1.37).
+        """
+        for each in self.served.values():
+            each.repeat()
+        return any(each.is_followed for each in self.served.values())
 
     def recent(self) -> dict[str, frozenset[str]]:
         """What was handed out lately, by resource."""

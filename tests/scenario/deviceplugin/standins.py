@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from gpudeck.kubelet import deviceplugins, podresources
+from gpudeck.kubelet import checkpoints, deviceplugins, podresources
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 from gpudeck.kubelet.wire import podresources_pb2
 
@@ -24,7 +26,8 @@ from gpudeck.kubelet.wire import podresources_pb2
 class Endpoint:
     """One registration that is followed."""
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, listed: Callable[[], None]) -> None:
+        self._listed = listed
         self.channel = grpc.aio.insecure_channel(
             f"unix:{socket}", options=[("grpc.default_authority", "localhost")]
         )
@@ -52,6 +55,7 @@ class Endpoint:
         try:
             async for each in ask(pb.Empty()):
                 self.lists.append({one.ID: one.health for one in each.devices})
+                self._listed()
         except grpc.aio.AioRpcError:
             pass
         finally:
@@ -75,13 +79,17 @@ class Kubelet:
         self.registrations: list[str] = []
         self.held: dict[str, list[str]] = {}
         """What pods hold, by resource."""
+        self.untold: dict[str, list[str]] = {}
+        """What init containers hold: the API does not tell it, the file has it."""
+        self._ended: dict[str, list[str]] = {}
         self.refuses = False
         self._server: Any = None
 
     async def start(self) -> None:
         """Begin as a kubelet does: with an empty folder."""
         for path in self.folder.iterdir():
-            path.unlink()
+            if path.name != checkpoints.FILE:
+                path.unlink()
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         register = grpc.unary_unary_rpc_method_handler(
             self._register,
@@ -154,10 +162,27 @@ class Kubelet:
         )
         return list(answer.container_responses[0].deviceIDs)
 
+    def _write(self) -> None:
+        """As the kubelet does at each list; of pods that have ended it writes until it is asked."""
+        entries = [
+            {"PodUID": "uid", "ContainerName": "c", "ResourceName": name, "DeviceIDs": {"-1": ids}}
+            for known in (self.held, self.untold, self._ended)
+            for name, ids in known.items()
+        ]
+        content = {"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1}
+        fresh = self.folder / ".fresh"
+        fresh.write_text(json.dumps(content))
+        fresh.rename(self.folder / checkpoints.FILE)
+
+    def end(self, known: dict[str, list[str]]) -> None:
+        """The pods that hold this have ended; the kubelet forgets them when it is asked next."""
+        self._ended = dict(known)
+        known.clear()
+
     async def _register(self, request: pb.RegisterRequest, context: Any) -> pb.Empty:
         if self.refuses or request.version != "v1beta1":
             await context.abort(grpc.StatusCode.UNKNOWN, "not now")
-        endpoint = Endpoint(self.folder / request.endpoint)
+        endpoint = Endpoint(self.folder / request.endpoint, self._write)
         options = await endpoint.call("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
         assert options == request.options
         old = self.endpoints.pop(request.resource_name, None)
@@ -169,6 +194,7 @@ class Kubelet:
         return pb.Empty()
 
     async def _list(self, request: Any, context: Any) -> podresources_pb2.ListPodResourcesResponse:
+        self._ended = {}
         devices = [
             podresources_pb2.ContainerDevices(resource_name=name, device_ids=ids)
             for name, ids in self.held.items()

@@ -101,6 +101,32 @@ async def test_a_card_that_a_pod_holds_whole_is_not_shared_before_the_pod_ends(
     await world.offers(gpu_shared=16)
 
 
+async def test_a_card_that_an_init_container_holds_is_not_shared_before_the_pod_ends(
+    world: World,
+) -> None:
+    """The kubelet's API does not tell of it (1.34 to 1.37)."""
+    world.kubelet.untold = {GPU: [CARD.format(2)]}
+    world.label("slice-4")
+    await world.offers(gpu=0, gpu_shared=12)
+    world.kubelet.end(world.kubelet.untold)
+    await world.offers(gpu_shared=16)
+
+
+async def test_what_ended_pods_held_is_offered_another_way(world: World) -> None:
+    """The kubelet's file has them still."""
+    world.kubelet.held = {GPU: [CARD.format(1)]}
+    world.kubelet.untold = {GPU: [CARD.format(2)]}
+    world.label("slice-4")
+    await world.offers(gpu=0, gpu_shared=8)
+    world.kubelet.end(world.kubelet.held)
+    await world.offers(gpu_shared=12)
+    world.kubelet.end(world.kubelet.untold)
+    world.label(None)
+    await world.offers(gpu=4, gpu_shared=0)
+    healthy = [list(each.values()).count("Healthy") for each in world.kubelet.endpoints[GPU].lists]
+    assert healthy[-2:] == [0, 4]
+
+
 async def test_nothing_is_offered_before_the_kubelet_tells_what_pods_hold(stopped: World) -> None:
     hidden = stopped.folder / "hidden.sock"
     stopped.kubelet.pod_resources.rename(hidden)
