@@ -121,6 +121,32 @@ def test_a_label_slices_the_cards_and_its_end_gives_them_back_whole(lab: Lab) ->
     offers(lab, whole=4, shared=0)
 
 
+def test_a_card_of_an_init_container_is_not_sliced_before_its_pod_has_ended(lab: Lab) -> None:
+    """The kubelet's API does not tell of that card, neither while the container runs nor later."""
+    offers(lab, whole=4, shared=0)
+    asking = pod("early", limits={WHOLE: 1})
+    asking["spec"]["initContainers"] = asking["spec"]["containers"]
+    asking["spec"]["containers"] = pod("late", command=("sleep", "36000"))["spec"]["containers"]
+    asking["spec"]["initContainers"][0]["name"] = "first"
+    lab.apply(asking)
+    lab.eventually("the init container runs", lambda: _is_initialising(lab, "early"))
+    lab.kubectl("label", "node", NODE, f"{CONFIG}=slice-4")
+    try:
+        offers(lab, shared=12, whole=0)
+        lab.delete("pod", "early")
+        offers(lab, shared=16, whole=0)
+    finally:
+        lab.delete("pod", "early")
+        lab.kubectl("label", "node", NODE, f"{CONFIG}-")
+    offers(lab, whole=4, shared=0)
+
+
+def _is_initialising(lab: Lab, name: str) -> bool:
+    found = lab.get("pod", name) or {}
+    states = found.get("status", {}).get("initContainerStatuses", [])
+    return any("running" in each["state"] for each in states)
+
+
 DEFINITION: Object = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
