@@ -10,7 +10,6 @@ text, as with Kubernetes' own reader, and not the number 60 of YAML 1.1.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -18,7 +17,8 @@ import yaml
 
 DEPTH = 64
 """Far more levels than any of our documents has."""
-_SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
+BITS = 128
+"""Of a number. Python does not write out what is far larger, not even to refuse it."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -50,11 +50,21 @@ class _Loader(yaml.SafeLoader):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
-    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
-        if kind is yaml.ScalarNode and implicit[0] and _SIXTIES.fullmatch(value):
-            return self.DEFAULT_SCALAR_TAG
-        usual: Any = super().resolve
-        return usual(kind, value, implicit)
+    def whole(self, node: yaml.ScalarNode) -> int | str:
+        if ":" in node.value:
+            return str(node.value)
+        number = int(self.construct_yaml_int(node))
+        if number.bit_length() > BITS:
+            text = f"a number of {number.bit_length()} bits"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        return number
+
+    def fraction(self, node: yaml.ScalarNode) -> float | str:
+        return str(node.value) if ":" in node.value else float(self.construct_yaml_float(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.whole)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.fraction)
 
 
 def load(text: str | bytes) -> Any:

@@ -216,17 +216,17 @@ def _gfd(field: Field | None) -> model.GfdFlags:
 
 def duration(field: Field) -> float:
     """Seconds of `1m30s`; a number is nanoseconds, as Go's JSON writes a duration."""
-    allowed = "a time such as 60s or 1m30s, or infinite"
+    allowed = "a time such as 60s or 1m30s, at least 1s, or infinite"
     value = field.value
     if value == "infinite":
         return math.inf
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value / 1e9
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = f"{max(value, 0) // 1_000_000}ms"
     parts = _DURATION.findall(value) if isinstance(value, str) else []
     if not parts or "".join(number + unit for number, unit in parts) != value:
         raise field.refuse(allowed)
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    if seconds <= 0:
+    if seconds < 1:
         raise field.refuse(allowed)
     return seconds
 

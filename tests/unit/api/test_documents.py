@@ -29,6 +29,8 @@ TEXTS = {
     "a list as a key": "? [a]\n: b",
     "a day that there is not": "a: 2024-02-30",
     "a very long number": "a: " + "9" * 10_000,
+    "a very long number of sixteens": "a: 0x" + "f" * 10_000,
+    "a very long number as a key": "0" + "7" * 10_000 + ": a",
     "a key twice": "a: 1\na: 2",
     "nothing that is called a number": "a: !!int ''",
     "a word that is called a truth": "a: !!bool x",

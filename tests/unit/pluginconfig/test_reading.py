@@ -105,6 +105,11 @@ def test_list_strategies_are_one_word_or_a_list(written: str, strategies: list[s
     assert list(config.flags.plugin.device_list_strategy or ()) == strategies
 
 
+def test_a_number_is_nanoseconds() -> None:
+    flags = reading.parse("flags: {gfd: {sleepInterval: 60000000000}}").flags
+    assert flags.gfd.sleep_interval_seconds == 60
+
+
 def test_an_infinite_interval_is_read() -> None:
     flags = reading.parse("flags: {gfd: {sleepInterval: infinite}}").flags
     assert flags.gfd.sleep_interval_seconds == math.inf
@@ -127,6 +132,8 @@ SHARING = "sharing: {timeSlicing: {resources: "
         ),
         ("flags: {failOnInitError: 'true'}", "flags.failOnInitError", "true or false"),
         ("flags: {gfd: {sleepInterval: soon}}", "flags.gfd.sleepInterval", "60s"),
+        ("flags: {gfd: {sleepInterval: 60}}", "flags.gfd.sleepInterval", "at least 1s"),
+        ("flags: {gfd: {sleepInterval: 1ms}}", "flags.gfd.sleepInterval", "at least 1s"),
         ("sharing: {timeSlicing: {}}", "sharing.timeSlicing.resources", "must be set"),
         (SHARING + "[]}}", "sharing.timeSlicing.resources", "at least one"),
         (
