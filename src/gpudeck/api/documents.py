@@ -10,6 +10,7 @@ text, as with Kubernetes' own reader, and not the number 60 of YAML 1.1.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -17,6 +18,8 @@ import yaml
 
 DEPTH = 64
 """Far more levels than any of our documents has."""
+_HALVES = re.compile("[\ud800-\udfff]")
+"""No JSON can carry them: a refusal with one could not be said."""
 BITS = 128
 """Of a number. Python does not write out what is far larger, not even to refuse it."""
 
@@ -49,6 +52,12 @@ class _Loader(yaml.SafeLoader):
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        text = super().construct_scalar(node)
+        if isinstance(text, str) and not text.isascii() and _HALVES.search(text):
+            raise yaml.constructor.ConstructorError(None, None, "half a character", node.start_mark)
+        return text
 
     def whole(self, node: yaml.ScalarNode) -> int | str:
         if ":" in node.value:

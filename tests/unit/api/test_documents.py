@@ -31,6 +31,8 @@ TEXTS = {
     "a very long number": "a: " + "9" * 10_000,
     "a very long number of sixteens": "a: 0x" + "f" * 10_000,
     "a very long number as a key": "0" + "7" * 10_000 + ": a",
+    "half a character": 'a: "\\ud800"',
+    "half a character as a key": '"\\udfff": a',
     "a key twice": "a: 1\na: 2",
     "nothing that is called a number": "a: !!int ''",
     "a word that is called a truth": "a: !!bool x",
