@@ -18,45 +18,61 @@ import yaml
 
 DEPTH = 64
 """Far more levels than any of our documents has."""
-_HALVES = re.compile("[\ud800-\udfff]")
-"""No JSON can carry them: a refusal with one could not be said."""
+NODES = 100_000
+"""Far more values than any of our documents has that uses aliases."""
 BITS = 128
 """Of a number. Python does not write out what is far larger, not even to refuse it."""
+_HALVES = re.compile("[\ud800-\udfff]")
+"""No JSON can carry them: a refusal with one could not be said."""
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, but for what is nested too deeply and for keys that stand twice."""
+    """The safe loader, but for what is nested too deeply, keys that stand twice, and aliases.
+
+    Of those it refuses what stands in itself, and what grows without measure as it is read.
+    """
 
     def __init__(self, text: str | bytes) -> None:
         super().__init__(text)
         self._depth = 0
+        self._nodes = 0
+        """Those before the one that is read, with each alias written out."""
+        self._sizes: dict[str, int] = {}
+        """So many nodes stand behind a name, once they have been read."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         self._depth += 1
+        self._nodes += 1
         if self._depth > DEPTH:
-            mark = parent.start_mark if parent is not None else None
-            text = f"it is nested more deeply than {DEPTH} levels"
-            raise yaml.composer.ComposerError(None, None, text, mark)
+            raise _refusal(f"it is nested more deeply than {DEPTH} levels", parent)
+        name = event.anchor or ""
+        if isinstance(event, yaml.AliasEvent):
+            if name in self.anchors and name not in self._sizes:
+                raise _refusal(f"*{name} stands in what it is the name of", parent)
+            self._nodes += self._sizes.get(name, 0)
+            if self._nodes > NODES:
+                raise _refusal(f"with its aliases it has more than {NODES} values", parent)
+        before = self._nodes
         try:
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
+            self._sizes.setdefault(name, self._nodes - before + 1)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if key.value in seen:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key.value!r} stands twice", key.start_mark
-                    )
+                    raise _refusal(f"the key {key.value!r} stands twice", key)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         text = super().construct_scalar(node)
         if isinstance(text, str) and not text.isascii() and _HALVES.search(text):
-            raise yaml.constructor.ConstructorError(None, None, "half a character", node.start_mark)
+            raise _refusal("half a character", node)
         return text
 
     def whole(self, node: yaml.ScalarNode) -> int | str:
@@ -64,8 +80,7 @@ class _Loader(yaml.SafeLoader):
             return str(node.value)
         number = int(self.construct_yaml_int(node))
         if number.bit_length() > BITS:
-            text = f"a number of {number.bit_length()} bits"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+            raise _refusal(f"a number of {number.bit_length()} bits", node)
         return number
 
     def fraction(self, node: yaml.ScalarNode) -> float | str:
@@ -74,6 +89,11 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.whole)
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.fraction)
+
+
+def _refusal(text: str, place: yaml.Node | None) -> yaml.YAMLError:
+    mark = place.start_mark if place is not None else None
+    return yaml.MarkedYAMLError(problem=text, problem_mark=mark)
 
 
 def load(text: str | bytes) -> Any:

@@ -39,6 +39,12 @@ TEXTS = {
     "a word that is called a date": "a: !!timestamp x",
     "a tag of Python": "!!python/object:os.system x",
     "no YAML": "a: [",
+    "a list in itself": "&a [*a]",
+    "a rule in itself": "- &a {name: x, matchAny: [*a]}",
+    "a mapping merged into itself": "a: &a {<<: *a}",
+    "a text that grows as it is read": "\n".join(
+        f"- &l{each} [{', '.join([f'*l{each - 1}' if each else 'ha'] * 10)}]" for each in range(9)
+    ),
 }
 
 
