@@ -76,10 +76,16 @@ def world(
                 node_groups[name] = _taken(keys, group, "metadata.name")
         except InvalidError as error:
             node_groups[name] = before.node_groups.get(name)
+            keys.add(key_of(name))
             problems[name] = error
     known = {each.name: each.group for each in before.selected}
-    selected = []
-    for index, entry in enumerate(_values(text, problems)):
+    selected: list[Selected] = []
+    entries = _values(text, problems)
+    if entries is None:
+        selected = [
+            msgspec.structs.replace(each, group=_kept(keys, each.group)) for each in before.selected
+        ]
+    for index, entry in enumerate(entries or ()):
         path = f"nodeGroups[{index}]"
         try:
             name, selector = _head(entry, path)
@@ -92,7 +98,7 @@ def world(
             )
             selected.append(Selected(name, selector, _taken(keys, group, f"{path}.name")))
         except InvalidError as error:
-            selected.append(Selected(name, selector, known.get(name)))
+            selected.append(Selected(name, selector, _kept(keys, known.get(name))))
             problems[path] = error
     return World(node_groups=node_groups, selected=tuple(selected)), problems
 
@@ -105,16 +111,24 @@ def _taken(keys: set[str], group: Group, path: str) -> Group:
     return group
 
 
-def _values(text: str, problems: dict[str, InvalidError]) -> list[Any]:
+def _kept(keys: set[str], group: Group | None) -> Group | None:
+    """Return the group as it was; None if another has taken its key since."""
+    if group is None or group.key in keys:
+        return None
+    keys.add(group.key)
+    return group
+
+
+def _values(text: str, problems: dict[str, InvalidError]) -> list[Any] | None:
     try:
         found = documents.load(text or "[]")
     except yaml.YAMLError as error:
         shown = " ".join(str(error).split())
         problems[VALUES] = _refusal(VALUES, shown, "a YAML document")
-        return []
+        return None
     if not isinstance(found, list):
         problems[VALUES] = _refusal(VALUES, found, "a list of {name, selector, gpu}")
-        return []
+        return None
     return found
 
 

@@ -177,6 +177,24 @@ def test_two_groups_cannot_have_one_name() -> None:
     assert len(made.groups()) == 2
 
 
+def test_a_node_group_that_comes_later_takes_the_name_from_the_chart_s_group() -> None:
+    """Else both would write the same objects, and the NodeGroup's nodes follow the other's."""
+    entry = {"name": "gpus", "selector": {}, "gpu": {"sharing": "TimeSlicing"}}
+    before, _ = world(values=[entry])
+    found = node_group({"sharing": "MIG"})
+    made, problems = world(found, values=[entry], before=before)
+    assert problems == {"nodeGroups[0]": "nodeGroups[0].name"}
+    assert [each.use for each in made.groups()] == [None, use({"sharing": "MIG"})]
+    assert made.selected[0].group is None
+
+
+def test_the_name_of_a_node_group_that_cannot_be_read_is_taken_all_the_same() -> None:
+    entry = {"name": "gpus", "selector": {}, "gpu": {"sharing": "TimeSlicing"}}
+    made, problems = world(node_group({"sharing": "None"}), values=[entry])
+    assert set(problems) == {"gpus", "nodeGroups[0]"}
+    assert [each.name for each in made.groups()] == ["default"]
+
+
 def test_a_group_called_default_is_not_that_of_all_other_nodes() -> None:
     made, problems = world(node_group({"sharing": "MIG"}, "default"))
     assert problems == {}
@@ -204,3 +222,11 @@ def test_groups_of_the_chart_are_read_and_refused_by_their_place() -> None:
 @pytest.mark.parametrize("text", ["a: [", "{}"])
 def test_values_that_are_no_list_are_refused(text: str) -> None:
     assert world(values=text)[1] == {"groups.yaml": "groups.yaml"}
+
+
+def test_values_that_become_no_list_leave_the_chart_s_groups_as_they_were() -> None:
+    entry = {"name": "sliced", "selector": {}, "gpu": {"sharing": "TimeSlicing"}}
+    before, _ = world(values=[entry])
+    made, problems = world(values="a: [", before=before)
+    assert problems == {"groups.yaml": "groups.yaml"}
+    assert made.selected == before.selected
