@@ -48,7 +48,9 @@ class _Eviction(Wire, omit_defaults=False):
 async def evict(connection: client.Client, pod: Pod) -> str:
     """Ask for the eviction; returns why it cannot be now, empty if the pod goes or is gone.
 
-    Raises what else the API server answers: UnavailableError, ForbiddenError.
+    Budgets are not all that keeps a pod: a webhook may refuse, and in a namespace that ends
+    nothing is made (403), evictions neither (plugin/namespace/lifecycle, 1.37). All of that may
+    pass, so it is a reason like a budget's. Raises UnavailableError where the server itself fails.
     """
     body = _Eviction(
         metadata=ObjectMeta(name=pod.name, namespace=pod.namespace),
@@ -57,13 +59,23 @@ async def evict(connection: client.Client, pod: Pod) -> str:
     path = client.path_of(POD, pod.namespace, pod.name, "eviction")
     try:
         await connection.raw("POST", path, body=msgspec.json.encode(body))
-    except (errors.NotFoundError, errors.ConflictError) as error:
-        if isinstance(error, errors.NotFoundError) and error.reason == responses.NOT_SERVED:
-            raise
-        return ""
-    except errors.UnavailableError as error:
-        if error.reason != responses.DISRUPTION_BUDGET and _SEVERAL not in error.message:
+    except errors.GpudeckError as error:
+        if _is_gone(error):
+            return ""
+        if isinstance(error, errors.RetryableError) and not _is_kept(error):
             raise
         # The API server's sentence has no end, and others follow it.
         return error.message.removeprefix(f"POST {path}: ").removesuffix(".") + "."
     return ""
+
+
+def _is_gone(error: errors.GpudeckError) -> bool:
+    """Whether there is no such pod, or another under its name."""
+    if isinstance(error, errors.NotFoundError):
+        return error.reason != responses.NOT_SERVED
+    return isinstance(error, errors.ConflictError)
+
+
+def _is_kept(error: errors.RetryableError) -> bool:
+    """Whether budgets keep the pod."""
+    return error.reason == responses.DISRUPTION_BUDGET or _SEVERAL in error.message

@@ -333,6 +333,18 @@ async def test_a_budget_that_gives_way_lets_the_change_go_on() -> None:
             await server.until(machine.is_in(DRA))
 
 
+async def test_an_eviction_that_a_webhook_refuses_is_told_and_tried_again() -> None:
+    """It ends when the webhook changes its mind, and nothing of the Node tells of that."""
+    async with story(PLUGIN) as machine:
+        server = machine.server
+        machine.run_pod("trains", **CARD)
+        server.fail(2, 403, method="POST", path="/pods/trains/eviction")
+        async with controller(server, attended=False):
+            machine.wish(DRA)
+            await server.until(lambda: "t/trains is not evicted" in machine.said.get("message", ""))
+            await server.until(machine.is_in(DRA))
+
+
 async def test_a_pod_with_a_card_by_a_name_of_an_earlier_config_goes_too() -> None:
     """Its name tells nothing, and the plugin offers it no more: who has the card tells it."""
     async with story(PLUGIN) as machine:

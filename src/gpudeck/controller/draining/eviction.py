@@ -40,8 +40,8 @@ class Evictor:
     async def evict(self, node: str, pods: Sequence[evicting.Pod]) -> dict[evicting.Pod, str]:
         """Have pods of a node evicted; returns those that may not go now, each with the reason.
 
-        Called again and again with the pods that are left. A refusal that is nobody's budget
-        is raised after all pods were asked for.
+        Called again and again with the pods that are left. That the API server fails is raised
+        after all pods were asked for.
         """
         known = self._kept.get(node, {})
         self._kept[node] = {pod: known[pod] for pod in pods if pod in known}

@@ -52,6 +52,21 @@ async def test_who_is_forgotten_is_asked_for_at_once() -> None:
         assert left(server) == []
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+async def test_a_pod_that_somebody_else_keeps_is_told_and_asked_for_again(status: int) -> None:
+    """A webhook refuses with any status, and in a namespace that ends nothing is made."""
+    async with ApiServer() as server, server.client() as client:
+        server.put(POD, user_pod("a"))
+        server.fail(1, status, method="POST", path="/pods/a/eviction")
+        evictor = eviction.Evictor(client)
+        blocked = await evictor.evict("node-0", [A])
+        assert list(blocked) == [A]
+        assert "POST" not in blocked[A]
+        evictor.forget("node-0")
+        assert await evictor.evict("node-0", [A]) == {}
+        assert left(server) == []
+
+
 async def test_a_server_that_fails_is_told_after_all_were_asked_for() -> None:
     async with ApiServer() as server, server.client() as client:
         server.put(POD, user_pod("a"))
