@@ -158,5 +158,10 @@ def test_posix_classes_are_understood() -> None:
     assert patterns.compiled(r"^[[:digit:]]+[[:alpha:]]\z", "p").search("12a")
 
 
+@pytest.mark.parametrize("pattern", ["((((){999}){999}){999}){999}", "(((?:){999}){999}){999}x"])
+def test_a_pattern_that_repeats_nothing_is_soon_made(pattern: str) -> None:
+    assert patterns.compiled(pattern, "p").search("x")
+
+
 def test_a_pattern_that_explodes_elsewhere_ends() -> None:
     assert not patterns.compiled("^(a+)+$", "p").search("a" * 500 + "b")

@@ -125,7 +125,9 @@ class Pattern:
             for _ in range(most - least):
                 first = self._state(following, self._sequence(inner, first, flags))
         for _ in range(least):
-            first = self._sequence(inner, first, flags)
+            before, first = first, self._sequence(inner, first, flags)
+            if first == before:
+                break  # It is empty, however often; a thousand times a thousand takes long.
         return first
 
 
