@@ -277,6 +277,11 @@ class Master:
         except errors.ForbiddenError as error:
             # Rights may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
+        except errors.InvalidError as error:
+            self._recorder.record(
+                _reference(name), reason="FeatureRefused", message=error.message, warning=True
+            )
+            raise
         metrics.writes.labels(subresource or "node").inc()
 
     def _report(self, node: Node, wanted: deciding.Wanted) -> None:
@@ -299,9 +304,7 @@ class Master:
     def _blamed(self, node: Node, origin: str) -> ObjectReference:
         rule = self._rules.objects.get(origin)
         if rule is None:
-            # As the kubelet does: the name stands for the UID, so that describe finds it.
-            name = node.metadata.name
-            return ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
+            return _reference(node.metadata.name)
         return ObjectReference(
             api_version=NODE_FEATURE_RULE.api_version,
             kind=NODE_FEATURE_RULE.kind,
@@ -349,6 +352,11 @@ class Master:
     def _known(self, name: str) -> Known:
         features, _ = self._held(name)
         return deciding.known(deciding.ordered(features, self._namespace))
+
+
+def _reference(node: str) -> ObjectReference:
+    """As the kubelet does: the name stands for the UID, so that describe finds it."""
+    return ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
 
 
 def _labelled(namespace: Meta) -> Meta:

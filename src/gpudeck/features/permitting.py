@@ -22,8 +22,20 @@ ANNOTATION_BYTES = 1024
 _RESERVED = "kubernetes.io"
 _LABEL_OWN = (labels.FEATURE_NAMESPACE, labels.PROFILE_NAMESPACE)
 _OWN = (labels.FEATURE_NAMESPACE,)
-_KEPT_BY_OTHERS = frozenset({labels.VENDOR})
-"""Labels of a Node that another process of gpudeck keeps: two writers would never agree."""
+_KEPT_BY_OTHERS = frozenset(
+    {
+        labels.VENDOR,
+        labels.ACTIVE_MODE,
+        labels.NODE_GROUP,
+        labels.MODE_CHANGE,
+        labels.MIG_STATE,
+        labels.MIG_CHANGE,
+        labels.DRAIN,
+        labels.DRAIN_BLOCKED,
+    }
+)
+"""What other processes of gpudeck keep on a Node: two writers would never agree, and whoever may
+make a NodeFeature could have pods evicted, or both modes on one node."""
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
@@ -51,26 +63,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 def label(name: str, value: str, policy: Policy) -> None:
     """Return if the label may be written. InvalidError says why not."""
     namespace, base = _qualified(name, "label")
-    if name in _KEPT_BY_OTHERS:
-        _refuse(f"label {name}", value, "another name; gpu-node-agent keeps this one")
+    _not_kept(name, f"label {name}", value)
     if not _may_label(namespace, policy):
         _refuse(f"label {name}", value, "another namespace, or the setting --extra-namespaces")
     if policy.whitelist and not patterns.compiled(policy.whitelist, "--label-whitelist").search(
         base
     ):
         _refuse(f"label {name}", value, f"a name that fits {policy.whitelist}")
-    if value and (len(value) > 63 or not _NAME.fullmatch(value)):
-        _refuse(
-            f"label {name}",
-            value,
-            "at most 63 letters, digits, '-', '_' and '.', none but the "
-            "first two kinds at the ends",
-        )
+    _valid(value, f"label {name}")
 
 
 def annotation(name: str, value: str) -> None:
     """Return if the annotation may be written. InvalidError says why not."""
     namespace, _ = _qualified(name, "annotation")
+    _not_kept(name, f"annotation {name}", value)
     _not_reserved(namespace, f"annotation {name}", value)
     if len(value.encode()) > ANNOTATION_BYTES:
         _refuse(f"annotation {name}", value[:40] + "…", f"at most {ANNOTATION_BYTES} bytes")
@@ -84,14 +90,17 @@ def extended_resource(name: str, value: str) -> None:
         amount = quantities.parse(value)
     except InvalidError as error:
         raise InvalidError(f"extended resource {name}: {error.message}") from error
-    if amount < 0:
+    # The quantity of a fraction is the next whole number, but the API server refuses it.
+    if not 0 <= amount < 1 << 63 or quantities.parse(f"-{value.lstrip('+')}") != -amount:
         _refuse(f"extended resource {name}", value, "a whole number of 0 or more")
 
 
 def taint(found: Taint) -> None:
     """Return if the taint may be written. InvalidError says why not."""
     namespace, _ = _qualified(found.key, "taint")
+    _not_kept(found.key, f"taint {found.key}", found.value or "")
     _not_reserved(namespace, f"taint {found.key}", found.value or "")
+    _valid(found.value or "", f"taint {found.key}")
     if found.effect not in _EFFECTS:
         _refuse(f"taint {found.key}: effect", found.effect, "one of " + ", ".join(_EFFECTS))
 
@@ -114,6 +123,22 @@ def _may_label(namespace: str, policy: Policy) -> bool:
         namespace == each or (each.startswith("*") and namespace.endswith(each[1:]))
         for each in policy.denied_namespaces
     )
+
+
+def _not_kept(name: str, what: str, value: str) -> None:
+    if name in _KEPT_BY_OTHERS:
+        _refuse(what, value, "another name; gpudeck itself keeps this one")
+
+
+def _valid(value: str, what: str) -> None:
+    """Refuse what is no value of a label; those of taints have the same rule."""
+    if value and (len(value) > 63 or not _NAME.fullmatch(value)):
+        _refuse(
+            what,
+            value,
+            "at most 63 letters, digits, '-', '_' and '.', none but the "
+            "first two kinds at the ends",
+        )
 
 
 def _not_reserved(namespace: str, what: str, value: str) -> None:

@@ -157,7 +157,15 @@ def _changes(
     now: Mapping[str, str], wanted: Mapping[str, str], owned: Collection[str]
 ) -> dict[str, str | None]:
     gone = {name: None for name in sorted(owned) if name in now and name not in wanted}
-    return {**gone, **{name: value for name, value in wanted.items() if now.get(name) != value}}
+    # A workload that stands back for a change of partitions does so whatever a rule says.
+    return {
+        **gone,
+        **{
+            name: value
+            for name, value in wanted.items()
+            if now.get(name) not in (value, labels.PAUSED_FOR_MIG)
+        },
+    }
 
 
 def _bookkeeping(now: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:

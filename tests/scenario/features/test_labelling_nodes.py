@@ -323,6 +323,15 @@ async def test_a_bad_rule_is_said_on_the_rule_and_the_others_go_on(story: Story)
     assert "feature.node.kubernetes.io/a" not in story.labels
 
 
+async def test_what_the_api_server_refuses_is_said_on_the_node(story: Story) -> None:
+    story.feature(count="4")
+    story.server.fail(1, 422, method="PATCH", path=f"/nodes/{NODE}")
+    async with story.run(master.Master):
+        events = await story.server.until(lambda: story.server.objects(resources.EVENT))
+    assert {each["involvedObject"]["name"] for each in events.values()} == {NODE}
+    assert {each["reason"] for each in events.values()} == {"FeatureRefused"}
+
+
 async def test_a_quiet_world_is_not_written_to(story: Story) -> None:
     story.host.plug("0000:1b:00.0")
 

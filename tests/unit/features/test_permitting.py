@@ -71,12 +71,38 @@ def test_annotations_and_resources_keep_out_of_what_is_kubernetes_own() -> None:
         permitting.extended_resource("example.com/cards", "four")
 
 
+@pytest.mark.parametrize("value", ["0.5", "1500m", "-1", "1e-3", "9223372036854775808", "10E"])
+def test_an_extended_resource_is_counted_in_whole_numbers(value: str) -> None:
+    """The API server refuses others, and the rest of the node's status with them."""
+    with pytest.raises(InvalidError, match=r"extended resource example\.com/cards"):
+        permitting.extended_resource("example.com/cards", value)
+
+
+@pytest.mark.parametrize("value", ["0", "+4", "4.0", "1k", "2Ki", "1e3", "2000m"])
+def test_an_extended_resource_may_be_spelled_as_any_quantity(value: str) -> None:
+    permitting.extended_resource("example.com/cards", value)
+
+
+def test_what_gpudeck_keeps_on_nodes_is_not_for_features() -> None:
+    for name in ("active-mode", "node-group", "mode-change", "drain", "mig-change"):
+        full = f"gpu.deckhouse.io/{name}"
+        with pytest.raises(InvalidError, match="gpudeck itself keeps"):
+            permitting.label(full, "dra", Policy())
+        with pytest.raises(InvalidError, match="gpudeck itself keeps"):
+            permitting.annotation(full, "dra")
+        with pytest.raises(InvalidError, match="gpudeck itself keeps"):
+            permitting.taint(Taint(key=full, value="dra", effect="NoSchedule"))
+    permitting.label("gpu.deckhouse.io/mode", "dra", Policy())
+
+
 def test_a_taint_needs_an_effect_and_a_name_of_its_own() -> None:
     permitting.taint(Taint(key="example.com/gpu", value="true", effect="NoSchedule"))
     for bad in (
         Taint(key="node.kubernetes.io/unreachable", effect="NoExecute"),
         Taint(key="example.com/gpu", effect="Never"),
         Taint(key="gpu", effect="NoSchedule"),
+        Taint(key="example.com/gpu", value="not a value", effect="NoSchedule"),
+        Taint(key="example.com/gpu", value="x" * 64, effect="NoSchedule"),
     ):
         with pytest.raises(InvalidError):
             permitting.taint(bad)

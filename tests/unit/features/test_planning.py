@@ -44,6 +44,14 @@ def test_nothing_is_written_when_all_is_right() -> None:
     assert plan(node(), wanted) == planning.Plan()
 
 
+def test_a_workload_that_is_paused_stays_so_whatever_a_rule_says() -> None:
+    held = node()
+    assert held.metadata.labels is not None
+    held.metadata.labels["nvidia.com/gpu.count"] = labels.PAUSED_FOR_MIG
+    made = plan(held, Wanted(labels={PCI: "true", "nvidia.com/gpu.count": "true"}))
+    assert made == planning.Plan()
+
+
 def test_stale_labels_go_and_those_of_people_stay() -> None:
     made = plan(node(), Wanted(labels={PCI: "true"}))
     assert made.first == {
