@@ -80,6 +80,7 @@ def _absent(config: Named, count: int) -> Iterator[str]:
 
 def _choice(config: Named, index: int, card: records.CardState, notes: list[str]) -> Choice | None:
     found: Choice | None = None
+    is_passed = False
     for position, entry in enumerate(config.entries):
         if not _accepts(entry, index, card):
             continue
@@ -92,8 +93,8 @@ def _choice(config: Named, index: int, card: records.CardState, notes: list[str]
                 )
             continue
         if card.reading is None and not card.site.served and entry.devices is None:
-            notes.append(f"Card {index} ({card.site.address}) is passed over: {_driver(card)}.")
-            return None
+            is_passed = True
+            continue
         if found is not None and not _agree(found.entry, entry):
             # So nvidia-mig-parted ends up too, after it has done the earlier one in vain.
             notes.append(
@@ -101,6 +102,8 @@ def _choice(config: Named, index: int, card: records.CardState, notes: list[str]
                 f"partitioned by this entry, the last that is for it, and not by {found.position}."
             )
         found = Choice(index, config.name, position, entry)
+    if is_passed and found is None:
+        notes.append(f"Card {index} ({card.site.address}) is passed over: {_driver(card)}.")
     return found
 
 

@@ -272,5 +272,6 @@ def test_a_card_of_a_virtual_machine_is_passed_over_and_noted() -> None:
     plan = planning.plan(config(on(g1_5=7)), node)
     assert [card.index for card in plan.cards] == [1]
     assert plan.notes == ("Card 0 (0000:01:00.0) is passed over: it is bound to vfio-pci.",)
-    named = planning.plan(config(on((0, 1), g1_5=7)), node)
-    assert named.cards[0].problem is not None
+    for entries in (on((0, 1), g1_5=7),), (on(g1_5=7), on((0,), g1_5=7)):
+        named = planning.plan(config(*entries), node)
+        assert named.cards[0].problem is not None
