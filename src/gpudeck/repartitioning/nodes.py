@@ -159,7 +159,7 @@ def pauses(deploy: Mapping[str, str]) -> dict[str, str]:
 
 def containers(paused: Iterable[str]) -> frozenset[str]:
     """Names of the containers that go when these labels are changed."""
-    found = (_CONTAINERS[each.removeprefix(labels.DEPLOY)] for each in paused)
+    found = (_CONTAINERS.get(each.removeprefix(labels.DEPLOY), ()) for each in paused)
     return frozenset(name for names in found for name in names)
 
 

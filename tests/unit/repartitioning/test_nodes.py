@@ -131,3 +131,8 @@ def test_leave_for_a_reboot_is_asked_for_and_taken_back_if_it_was_us() -> None:
 def test_containers_are_known_by_the_labels_that_end_them() -> None:
     assert "nvidia-device-plugin-ctr" in nodes.containers([f"{DEPLOY}device-plugin"])
     assert nodes.containers([]) == frozenset()
+
+
+def test_a_label_that_only_another_version_changes_ends_nothing() -> None:
+    """The record of a change outlives an upgrade, and a return from it."""
+    assert nodes.containers([f"{DEPLOY}of-the-next-version"]) == frozenset()
