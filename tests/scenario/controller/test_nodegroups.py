@@ -161,6 +161,40 @@ async def test_a_wrong_group_is_said_and_takes_no_other_down() -> None:
             await server.until(lambda: "nvidia-device-plugin-wrong" in names(server))
 
 
+def cut(profile: str, name: str) -> dict[str, Any]:
+    customs = [{"index": 0, "slices": [{"profile": profile, "count": 1}]}]
+    mig = {"partedConfig": "custom", "customConfigs": customs}
+    return group({"sharing": "MIG", "mig": mig}, name)
+
+
+async def test_a_restart_keeps_the_partitions_of_a_group_that_cannot_be_read_any_more() -> None:
+    def described(name: str) -> bool:
+        content = server.objects(CONFIG_MAP)[f"{SYSTEM}/{labels.GROUP_MIG_CONFIGS}"]["data"]
+        return known(server, name)[MIG] in content["config.yaml"]
+
+    async with world() as server:
+        for name in ("wrong", "right"):
+            server.put(NODE_GROUP, cut("1g.5gb", name))
+            server.put(NODE, node(name, **{GROUP: name}))
+        async with leader(server):
+            await server.until(
+                lambda: all(MIG in known(server, each) for each in ("wrong", "right"))
+            )
+            await server.until(lambda: labels.GROUP_MIG_CONFIGS in names(server, CONFIG_MAP))
+        before = known(server, "wrong")[MIG]
+        server.put(NODE_GROUP, cut("nothing", "wrong"))
+        server.put(NODE_GROUP, cut("2g.10gb", "right"))
+        async with leader(server):
+            await server.until(lambda: described("right") and server.objects(EVENT))
+            assert known(server, "wrong")[MIG] == before
+            assert described("wrong")
+            server.put(NODE_GROUP, cut("3g.20gb", "wrong"))
+            await server.until(lambda: known(server, "wrong")[MIG] != before)
+            await server.until(lambda: described("wrong"))
+        content = server.objects(CONFIG_MAP)[f"{SYSTEM}/{labels.GROUP_MIG_CONFIGS}"]["data"]
+        assert before not in content["config.yaml"]
+
+
 async def test_groups_of_the_chart_choose_nodes_by_label() -> None:
     entry = {
         "name": "cut",

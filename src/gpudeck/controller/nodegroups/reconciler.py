@@ -24,6 +24,7 @@ from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
 from gpudeck.kube.watching import Change
+from gpudeck.mig import configs
 
 _WORKLOADS, _FEATURES = "", "/"
 """The keys of all objects of groups, and of labels that nobody speaks for, of all nodes or, with
@@ -195,7 +196,8 @@ class NodeGroups:
         except errors.InvalidError as error:
             self._report.refused(_reference(CONFIG_MAP, meta), error.reason, error.message)
             raise
-        wanted = workloads.wanted(templates, self._world, self._namespace, owner)
+        before = await self._mig_configs()
+        wanted = workloads.wanted(templates, self._world, self._namespace, owner, before=before)
         failed: list[errors.GpudeckError] = []
         for (resource, _), body in wanted.items():
             try:
@@ -210,6 +212,18 @@ class NodeGroups:
                     await self._delete(resource, made.metadata)
         if failed:
             raise next((each for each in failed if _may_pass(each)), failed[0])
+
+    async def _mig_configs(self) -> str:
+        """What groups have said of MIG before, for those that say nothing readable now."""
+        if not self._world.unreadable():
+            return ""
+        try:
+            found = await self._client.get(
+                CONFIG_MAP, labels.GROUP_MIG_CONFIGS, ConfigMap, namespace=self._namespace
+            )
+        except errors.NotFoundError:
+            return ""
+        return (found.data or {}).get(configs.KEY, "")
 
     async def _apply(self, resource: Resource, body: workloads.Object) -> None:
         """Applied at every cause: what is as it must be already is not written by the server."""

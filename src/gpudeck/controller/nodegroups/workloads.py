@@ -63,12 +63,22 @@ def _read(content: Mapping[str, str], name: str) -> Object:
 
 
 def wanted(
-    templates: Mapping[str, Object], world: World, namespace: str, owner: OwnerReference
+    templates: Mapping[str, Object],
+    world: World,
+    namespace: str,
+    owner: OwnerReference,
+    *,
+    before: str = "",
 ) -> dict[tuple[Resource, str], Object]:
-    """Return every object of every group, by resource and name, configs before their readers."""
+    """Return every object of every group, by resource and name, configs before their readers.
+
+    `before` is what the MIG configs of groups were, as they are written.
+    """
     found = world.groups()
     maps = [config_map(group, namespace, owner) for group in found]
-    maps.append(mig_configs(found, namespace, owner))
+    # Those of a group that cannot be read go by names that only it knows: all stay until it can be.
+    last = _written(before) if world.unreadable() else {}
+    maps.append(mig_configs({**last, **_customs(found)}, namespace, owner))
     made = {(CONFIG_MAP, each["metadata"]["name"]): each for each in maps if each is not None}
     for group in found:
         for name, template in templates.items():
@@ -108,13 +118,26 @@ def config_map(group: Group, namespace: str, owner: OwnerReference) -> Object | 
     )
 
 
-def mig_configs(groups: Iterable[Group], namespace: str, owner: OwnerReference) -> Object | None:
-    """Return the MIG configs that groups describe themselves; None if none does."""
-    found = {
+def _customs(groups: Iterable[Group]) -> dict[str, configs.Config]:
+    return {
         group.use.mig_config: group.use.mig_custom
         for group in groups
         if group.use is not None and group.use.mig_custom
     }
+
+
+def _written(text: str) -> Mapping[str, configs.Config]:
+    """What was written before; nothing where somebody has spoiled it."""
+    try:
+        return configs.read(text).by_name if text else {}
+    except errors.InvalidError:
+        return {}
+
+
+def mig_configs(
+    found: Mapping[str, configs.Config], namespace: str, owner: OwnerReference
+) -> Object | None:
+    """Return the MIG configs that groups describe themselves; None if none does."""
     if not found:
         return None
     return _config_map(
