@@ -66,6 +66,32 @@ async def test_the_named_pods_of_the_node_go_and_no_others() -> None:
         assert blocked(server) == ""
 
 
+async def test_all_pods_of_the_node_go_and_who_asked_is_told_of_the_end() -> None:
+    def drained() -> str:
+        notes = server.objects(NODE)["node-0"]["metadata"].get("annotations", {})
+        found: str = notes.get(labels.DRAINED, "")
+        return found
+
+    async with ApiServer() as server:
+        daemon = user_pod("daemon")
+        owner = {"kind": "DaemonSet", "name": "d", "uid": "u", "apiVersion": "apps/v1"}
+        daemon["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        for each in (user_pod("a"), user_pod("b"), daemon, other_node("elsewhere")):
+            server.put(POD, each)
+        protect(server, "a")
+        ask(server, text='{"by": "mig-manager", "why": "a reboot", "all": true, "id": "7"}')
+        async with controller(server, attended=False):
+            await server.until(lambda: pods(server) == {"a", "daemon", "elsewhere"})
+            await server.until(lambda: "t/a is not evicted" in blocked(server))
+            assert "DaemonSet" not in blocked(server)
+            assert drained() == ""
+            allow(server, "a")
+            await server.until(lambda: drained() == "7")
+            assert pods(server) == {"daemon", "elsewhere"}
+            ask(server)
+            await server.until(lambda: drained() == "")
+
+
 async def test_a_budget_is_respected_said_and_tried_again() -> None:
     async with ApiServer() as server:
         for name in ("a", "b"):

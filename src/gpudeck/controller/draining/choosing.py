@@ -25,28 +25,39 @@ class Choice(msgspec.Struct, frozen=True):
     """What is to be done, and what is said about it."""
 
     evict: tuple[evicting.Pod, ...] = ()
+    are_left: bool = False
+    """Some are still to go, evicted or not, those that are passed over aside."""
     passed: tuple[str, ...] = ()
     """Why a pod that was named is left alone, as sentences."""
 
 
 def choose(node: str, request: requests.Request, pods: Iterable[Pod]) -> Choice:
     """Return what is to be done; `pods` are those that are bound to the node now."""
-    here = {identity(each): each for each in pods if bound_to(each) == node}
-    named_here = {(each.namespace, each.name): each for each in here}
-    evict, passed = [], []
-    for named in request.pods:
-        key = evicting.Pod(named.namespace, named.name, named.uid)
-        if not named.uid:  # Then the pod is meant that has the name now.
-            key = named_here.get((named.namespace, named.name), key)
-        found = here.get(key)
-        if found is None or is_leaving(found) or has_ended(found):
+    here = {identity(each): each for each in pods if bound_to(each) == node and not has_ended(each)}
+    named = None if request.all else _named(request, here)
+    evict, passed, leaving = [], [], False
+    for key, found in here.items():
+        if named is not None and key not in named:
             continue
         why = _why_not(found)
-        if why:
-            passed.append(f"{key} {why}")
-        elif key not in evict:
+        if is_leaving(found):
+            leaving = leaving or not why
+        elif not why:
             evict.append(key)
-    return Choice(tuple(evict), tuple(passed))
+        elif named is not None:
+            passed.append(f"{key} {why}")
+    return Choice(tuple(evict), bool(evict) or leaving, tuple(passed))
+
+
+def _named(request: requests.Request, here: Iterable[evicting.Pod]) -> frozenset[evicting.Pod]:
+    """Pods that the request names; without its UID, the pod is meant that has the name now."""
+    by_name = {(each.namespace, each.name): each for each in here}
+    return frozenset(
+        evicting.Pod(each.namespace, each.name, each.uid)
+        if each.uid
+        else by_name.get((each.namespace, each.name), evicting.Pod(each.namespace, each.name, ""))
+        for each in request.pods or ()
+    )
 
 
 def _why_not(pod: Pod) -> str:

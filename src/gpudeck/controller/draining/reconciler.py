@@ -70,16 +70,24 @@ class Draining:
         choice = choosing.choose(name, request, pods)
         blocked = await self._evictor.evict(name, choice.evict)
         text = sentence(request, blocked, choice.passed)
-        await self._say(name, notes, text)
+        await self._say(name, notes, text, drained="" if choice.are_left else request.id)
         return LOOK_SECONDS
 
     async def _say(
-        self, name: str, notes: dict[str, str], text: str, *, reason: str = "DrainBlocked"
+        self,
+        name: str,
+        notes: dict[str, str],
+        text: str,
+        *,
+        drained: str = "",
+        reason: str = "DrainBlocked",
     ) -> None:
-        """Write what stands in the way; an empty text takes the annotation away."""
-        if notes.get(labels.DRAIN_BLOCKED, "") == text:
+        """Write what stands in the way, and whose request is at its end; empty ones go."""
+        wanted = {labels.DRAIN_BLOCKED: text, labels.DRAINED: drained}
+        news = {key: new or None for key, new in wanted.items() if notes.get(key, "") != new}
+        if not news:
             return
-        patch = {"metadata": {"annotations": {labels.DRAIN_BLOCKED: text or None}}}
+        patch = {"metadata": {"annotations": news}}
         try:
             await self._client.merge_patch(
                 NODE, name, patch, Meta, manager=labels.MANAGER_CONTROLLER
@@ -87,7 +95,7 @@ class Draining:
         except errors.NotFoundError:
             return
         metrics.writes.labels("Node").inc()
-        if text:
+        if news.get(labels.DRAIN_BLOCKED):
             about = ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
             self._recorder.record(about, reason=reason, message=text, warning=True)
 
@@ -117,5 +125,5 @@ def _notes(node: Node | None) -> dict[str, str]:
     return {
         key: text
         for key, text in (known or {}).items()
-        if key in (labels.DRAIN, labels.DRAIN_BLOCKED)
+        if key in (labels.DRAIN, labels.DRAIN_BLOCKED, labels.DRAINED)
     }

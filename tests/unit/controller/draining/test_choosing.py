@@ -37,16 +37,28 @@ def test_the_pods_that_are_named_and_no_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "left_alone",
+    ("left_alone", "are_left"),
     [
-        pod(node="node-1"),
-        pod(deletionTimestamp="2026-01-01T00:00:00Z"),
-        pod(phase="Succeeded"),
-        pod(phase="Failed"),
+        (pod(node="node-1"), False),
+        (pod(deletionTimestamp="2026-01-01T00:00:00Z"), True),
+        (pod(phase="Succeeded"), False),
+        (pod(phase="Failed"), False),
     ],
 )
-def test_pods_of_other_nodes_and_those_that_go_or_have_ended_are_left(left_alone: Pod) -> None:
-    assert chosen(left_alone) == choosing.Choice()
+def test_pods_of_other_nodes_and_those_that_go_or_have_ended_are_left(
+    left_alone: Pod, *, are_left: bool
+) -> None:
+    assert chosen(left_alone) == choosing.Choice(are_left=are_left)
+
+
+def test_all_pods_of_a_node_but_those_that_come_back_at_once() -> None:
+    static = pod("s", annotations={choosing.MIRROR: "x"})
+    owner = {"kind": "DaemonSet", "name": "d", "uid": "u", "apiVersion": "apps/v1"}
+    daemon = pod("d", ownerReferences=[{**owner, "controller": True}])
+    request = requests.Request(all=True, id="1")
+    choice = choosing.choose("node-0", request, [pod("a"), static, daemon, pod("b", node="node-1")])
+    assert ([each.name for each in choice.evict], choice.are_left) == (["a"], True)
+    assert choosing.choose("node-0", request, [static, daemon]) == choosing.Choice()
 
 
 def test_a_pod_that_was_made_anew_is_left() -> None:

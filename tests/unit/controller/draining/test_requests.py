@@ -18,6 +18,8 @@ def test_a_request_says_who_wants_which_pods_to_go_and_why() -> None:
     assert (found.by, found.why) == ("mig-manager", "new partitions")
     assert found.pods == [requests.Pod(namespace="t", name="a", uid="u")]
     assert requests.read('{"pods": []}').pods == []
+    everybody = requests.read('{"all": true, "id": "7"}')
+    assert (everybody.all, everybody.id) == (True, "7")
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,7 @@ def test_a_request_says_who_wants_which_pods_to_go_and_why() -> None:
         ('{"pods": [{"namespace": "t", "uid": "u"}]}', "name"),
         ('{"pods": [{"namespace": "t", "name": "", "uid": "u"}]}', "$.pods[0].name"),
         ('{"pods": "all"}', "$.pods"),
+        ('{"all": false, "id": "1"}', "pods"),
         ('{"pods": [], "x": ' + "[" * 3000 + "]" * 3000 + "}", "recursion"),
         (msgspec.json.encode({"pods": [POD] * 201}).decode(), "200"),
     ],
