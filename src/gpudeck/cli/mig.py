@@ -138,7 +138,7 @@ def apply(
 
     async def work(cards: attending.Cards) -> applying.Outcome:
         return await applying.reach(
-            lambda: _plan(cards, given, selected_config, mode_only=mode_only), cards.act
+            lambda: _plan(cards, given, selected_config, mode_only=mode_only), cards
         )
 
     _conclude(_run(place, work, changing=True), as_json=as_json)
@@ -240,7 +240,7 @@ def restore(*, checkpoint_file: Path, place: attending.Place, as_json: bool) -> 
     kept = checkpoints.decode(files.read(checkpoint_file), str(checkpoint_file))
 
     async def work(cards: attending.Cards) -> applying.Outcome:
-        return await applying.reach(lambda: checkpoints.plan(kept, cards.now), cards.act)
+        return await applying.reach(lambda: checkpoints.plan(kept, cards.now), cards)
 
     _conclude(_run(place, work, changing=True), as_json=as_json)
 

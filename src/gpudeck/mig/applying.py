@@ -10,7 +10,8 @@ refuses then (BusyError), and the caller has to see to that first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -20,8 +21,16 @@ from gpudeck.vendors import contract
 
 log = logs.get(__name__)
 
-Act = Callable[[str, contract.Action], Awaitable[contract.Partition | None]]
-"""`Supervisor.act`: when it returns, a new look at the card shows what was done."""
+
+class Cards(Protocol):
+    """Who changes cards; after each call a new look at a card shows what was done."""
+
+    async def act(self, address: str, action: contract.Action) -> contract.Partition | None:
+        """`Supervisor.act`."""
+
+    async def switch(self, wanted: Mapping[str, bool]) -> Mapping[str, errors.GpudeckError]:
+        """`Supervisor.switch`."""
+
 
 _ROUNDS = 3
 """The mode; profiles that the driver tells only in that mode; a partition that went meanwhile."""
@@ -44,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
     failures: tuple[Failure, ...] = ()
 
 
-async def reach(make_plan: Callable[[], planning.Plan], act: Act) -> Outcome:
+async def reach(make_plan: Callable[[], planning.Plan], cards: Cards) -> Outcome:
     """Plan and act until a new plan has nothing to do, or a card fails.
 
     `make_plan` looks at the cards anew each time. Raises what it raises.
@@ -54,7 +63,7 @@ async def reach(make_plan: Callable[[], planning.Plan], act: Act) -> Outcome:
         plan = make_plan()
         if plan.is_done:
             return Outcome(plan, changes)
-        done, failures = await apply(plan, act)
+        done, failures = await apply(plan, cards)
         changes += done
         if failures:
             return Outcome(make_plan(), changes, failures)
@@ -62,31 +71,69 @@ async def reach(make_plan: Callable[[], planning.Plan], act: Act) -> Outcome:
     return Outcome(plan, changes, tuple(map(_unreached, _open(plan))))
 
 
-async def apply(plan: planning.Plan, act: Act) -> tuple[int, tuple[Failure, ...]]:
-    """Carry a plan out; return how many actions stand, and the cards that failed."""
-    changes, failures = 0, []
-    for card in plan.cards:
-        if card.problem is not None:
-            failures.append(Failure(card.address, card.problem))
-            continue
-        done, error = await _apply(card, act)
-        changes += done
-        if error is not None:
-            log.warning("Cannot partition card", card=card.address, why=error.message)
-            failures.append(Failure(card.address, error))
-    return changes, tuple(failures)
+async def apply(plan: planning.Plan, cards: Cards) -> tuple[int, tuple[Failure, ...]]:
+    """Carry a plan out; return how many actions stand, and the cards that failed.
+
+    Cards whose mode changes by a reset are reset together, since a reset takes seconds.
+    """
+    courses = [_Course(each, cards) for each in plan.cards]
+    for course in courses:
+        await course.go_on()
+    waiting = {each.card.address: each.card.enabled for each in courses if each.waits}
+    failed = await cards.switch(waiting) if waiting else {}
+    for course in courses:
+        if course.waits:
+            await course.switched(failed.get(course.card.address))
+            await course.go_on()
+    return sum(each.done for each in courses), tuple(
+        Failure(each.card.address, each.error) for each in courses if each.error is not None
+    )
 
 
-async def _apply(card: planning.CardPlan, act: Act) -> tuple[int, errors.GpudeckError | None]:
-    for done, action in enumerate(card.actions):
-        try:
-            await act(card.address, action)
-        except errors.GpudeckError as error:
-            return await _put_back(card, card.actions[:done], act), error
-    return len(card.actions), None
+class _Course:
+    """What has become of one card's plan."""
+
+    def __init__(self, card: planning.CardPlan, cards: Cards) -> None:
+        self.card = card
+        self.error = card.problem
+        self.done = 0
+        """How many of its actions stand."""
+        self._cards = cards
+
+    @property
+    def waits(self) -> bool:
+        """The next action is one that resets the card."""
+        left = self.card.actions[self.done :]
+        return self.error is None and bool(left) and _resets(left[0])
+
+    async def go_on(self) -> None:
+        """Do what is to be done, up to a reset."""
+        while self.error is None and self.done < len(self.card.actions) and not self.waits:
+            try:
+                await self._cards.act(self.card.address, self.card.actions[self.done])
+            except errors.GpudeckError as error:
+                await self._fail(error)
+            else:
+                self.done += 1
+
+    async def switched(self, error: errors.GpudeckError | None) -> None:
+        """Take what came of the reset."""
+        if error is None:
+            self.done += 1
+        else:
+            await self._fail(error)
+
+    async def _fail(self, error: errors.GpudeckError) -> None:
+        log.warning("Cannot partition card", card=self.card.address, why=error.message)
+        self.error = error
+        self.done = await _put_back(self.card, self.card.actions[: self.done], self._cards)
 
 
-async def _put_back(card: planning.CardPlan, done: Sequence[contract.Action], act: Act) -> int:
+def _resets(action: contract.Action) -> bool:
+    return isinstance(action, contract.SetPartitioning) and action.may_reset
+
+
+async def _put_back(card: planning.CardPlan, done: Sequence[contract.Action], cards: Cards) -> int:
     """Take back what was done to a card, if no mode changed; return how much of it stands.
 
     Best effort: the error that led here is what has to be told.
@@ -95,7 +142,7 @@ async def _put_back(card: planning.CardPlan, done: Sequence[contract.Action], ac
         return len(done)
     for left, action in reversed(list(enumerate(done))):
         try:
-            await act(card.address, _opposite(action))
+            await cards.act(card.address, _opposite(action))
         except errors.GpudeckError as error:
             log.warning("Cannot put partition back", card=card.address, why=error.message)
             return left + 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 
 import msgspec
 
@@ -75,6 +75,10 @@ class Cards:
     async def act(self, address: str, action: contract.Action) -> contract.Partition | None:
         """`Supervisor.act`."""
         return await self.supervisor.act(address, action)
+
+    async def switch(self, wanted: Mapping[str, bool]) -> Mapping[str, errors.GpudeckError]:
+        """`Supervisor.switch`."""
+        return await self.supervisor.switch(wanted)
 
 
 @contextlib.asynccontextmanager

@@ -156,7 +156,7 @@ async def apply(
                 return plan
 
             await _end_daemons(cards, make_plan())
-            outcome = await applying.reach(make_plan, cards.act)
+            outcome = await applying.reach(make_plan, cards)
     except errors.GpudeckError as error:
         passing = isinstance(error, errors.RetryableError)
         return (Failure(error.reason, error.message, is_passing=passing),)

@@ -429,11 +429,12 @@ class Vendor(Protocol):
         UnsupportedError for a card that cannot be given so now (whole while it is partitioned).
         """
 
-    async def reset(self, address: str) -> None:
-        """Reset one card: its pending mode holds then. No library process of ours lives meanwhile.
+    async def reset(self, addresses: Sequence[str]) -> None:
+        """Reset cards: their pending modes hold then. No library process of ours lives meanwhile.
 
-        Ordinarily some seconds; a caller that gives up cancels it. Raises BusyError while a
-        process uses the card, UnsupportedError where the node cannot do it, else UnavailableError.
+        Ordinarily some seconds; a caller that gives up cancels it. May be repeated. Raises
+        BusyError while a process uses one of the cards, UnsupportedError where the node cannot do
+        it, else UnavailableError; some of the cards may have been reset then.
         """
 
 

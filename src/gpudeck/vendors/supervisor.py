@@ -15,10 +15,12 @@ none runs beside another; a change waits for the reading under way, not for a pa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 from gpudeck import errors, logs
 from gpudeck.vendors import calling, contract, health, probing, records, remembering
@@ -55,6 +57,8 @@ class Timing:
 
 
 _CRASHES_BEFORE_ASIDE = 3
+RESET_HUNG = "ResetHung"
+"""Reason of a reset that does not end."""
 
 Publish = Callable[[records.Inventory], None]
 
@@ -86,7 +90,7 @@ class Supervisor:
         self._process: calling.LibraryProcess | None = None
         self._turn = asyncio.Lock()
         """Held for each call into the library."""
-        self._acting: set[asyncio.Task[contract.Partition | None]] = set()
+        self._acting: set[asyncio.Task[Any]] = set()
         self._wake = asyncio.Event()
         self._crashes = 0
         self._not_before = 0.0
@@ -157,79 +161,134 @@ class Supervisor:
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
 
-    def _forget(self, task: asyncio.Task[contract.Partition | None]) -> None:
+    def _forget(self, task: asyncio.Task[Any]) -> None:
         self._acting.discard(task)
         if not task.cancelled():
             task.exception()  # Perhaps nobody waits for it any more: it is not "never retrieved".
 
+    async def switch(self, wanted: Mapping[str, bool]) -> Mapping[str, errors.GpudeckError]:
+        """Turn the partitioning mode of cards on or off, by a reset where they need one.
+
+        As `act` with SetPartitioning for each, but all that wait for a reset are reset together.
+        Returns why cards are not so, by address.
+        """
+        task = asyncio.create_task(self._switch(wanted))
+        self._acting.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
     async def _act(self, address: str, action: contract.Action) -> contract.Partition | None:
-        async with self._turn:
+        if isinstance(action, contract.SetPartitioning) and action.may_reset:
+            failed = await self._switch({address: action.enabled})
+            if address in failed:
+                raise failed[address]
+            return None
+        async with self._turn, self._publishing():
             process = await self._process_for(address)
-            log.info("Changing card", card=address, action=type(action).__name__)
             try:
-                if not isinstance(action, contract.SetPartitioning) or not action.may_reset:
-                    return await process.act(address, action, deadline_seconds=self._timing.act)
-                await process.act(address, action, deadline_seconds=self._timing.reset)
-                modes = contract.PartitioningMode
-                wanted = modes.ENABLED if action.enabled else modes.DISABLED
-                await self._renew(process, address, wanted)
-                return None
-            except calling.HungError as error:
-                self._hung(process, address, error)
-                raise
-            except calling.EndedError as error:
-                self._ended(process, address, error)
-                raise
+                return await self._call(process, address, action=action, seconds=self._timing.act)
             finally:
                 if self._process is process:
                     await self._read(address)
-                self._traced = None
-                if self._published is not None:  # Else the first pass is still to finish.
-                    self._publish()
 
-    async def _renew(
-        self, process: calling.LibraryProcess, address: str, wanted: contract.PartitioningMode
-    ) -> None:
-        """After a change that may have reset the card: reset it if it still has to be.
-
-        What the process has asked of the card may be lost then, so another takes its place.
-        """
-        failed: errors.GpudeckError | None = None
+    @contextlib.asynccontextmanager
+    async def _publishing(self) -> AsyncIterator[None]:
+        """Publish what the block has changed."""
         try:
-            if await self._read(address) and self._mode(address) is not wanted:
-                await self._reset(process, address)
-        except errors.GpudeckError as error:
-            failed = error
-        if self._process is process:
-            await self._retire(process)
+            yield
+        finally:
+            self._traced = None
+            if self._published is not None:  # Else the first pass is still to finish.
+                self._publish()
+
+    async def _call(
+        self,
+        process: calling.LibraryProcess,
+        address: str,
+        *,
+        action: contract.Action,
+        seconds: float,
+    ) -> contract.Partition | None:
+        log.info("Changing card", card=address, action=type(action).__name__)
+        try:
+            return await process.act(address, action, deadline_seconds=seconds)
+        except calling.HungError as error:
+            self._hung(process, address, error)
+            raise
+        except calling.EndedError as error:
+            self._ended(process, address, error)
+            raise
+
+    async def _switch(self, wanted: Mapping[str, bool]) -> dict[str, errors.GpudeckError]:
+        failed: dict[str, errors.GpudeckError] = {}
+        async with self._turn, self._publishing():
+            waiting = []
+            for address, enabled in wanted.items():
+                try:
+                    if await self._ask_for_mode(address, enabled=enabled):
+                        waiting.append(address)
+                except errors.GpudeckError as error:
+                    failed[address] = error
+            asked = [each for each in wanted if each not in failed]
+            if waiting:
+                failed |= await self._reset(waiting)
+            if asked:
+                await self._renew(asked)
+            left = [each for each in asked if self._mode(each) is not _mode(wanted[each])]
+            return {each: _still_pending(each, _mode(wanted[each])) for each in left} | failed
+
+    async def _ask_for_mode(self, address: str, *, enabled: bool) -> bool:
+        """Have the driver change the mode; True where it leaves the reset to others."""
+        action = contract.SetPartitioning(enabled=enabled, may_reset=True)
+        process = await self._process_for(address)
+        await self._call(process, address, action=action, seconds=self._timing.reset)
+        return await self._read(address) and self._mode(address) is not _mode(enabled)
+
+    async def _renew(self, addresses: Sequence[str]) -> None:
+        """After changes that may have reset cards: what a process has asked of them may be lost."""
+        if self._process is not None:
+            await self._retire(self._process)
         if await self._ready():
-            await self._read(address)
-        if failed is not None:
-            raise failed
-        if self._mode(address) is not wanted:
-            raise errors.UnavailableError(
-                f"{address}: the card was reset and still does not show the partitioning mode "
-                f"{wanted}; reboot the node.",
-                reason="ModeStillPending",
-            )
+            for address in addresses:
+                await self._read(address)
 
-    async def _reset(self, process: calling.LibraryProcess, address: str) -> None:
-        """`Vendor.reset`, with no library process of ours that has the card open."""
-        if not await self._retire(process):
-            raise errors.UnavailableError(
-                f"{address}: the card cannot be reset, for process {process.pid} sits in the "
-                "driver and does not end; reboot the node.",
-                reason="Hung",
-            )
+    async def _reset(self, addresses: Sequence[str]) -> dict[str, errors.GpudeckError]:
+        """`Vendor.reset`, with no library process of ours that has a card open.
+
+        All of them at once; where that is refused, one after the other tells whose fault it is.
+        """
+        process = self._process
+        if process is not None and not await self._retire(process):
+            return {
+                each: errors.UnavailableError(
+                    f"{each}: the card cannot be reset, for process {process.pid} sits in the "
+                    "driver and does not end; reboot the node.",
+                    reason="Hung",
+                )
+                for each in addresses
+            }
+        failure = await self._reset_together(addresses)
+        if failure is None:
+            return {}
+        if len(addresses) == 1 or failure.reason == RESET_HUNG:
+            return dict.fromkeys(addresses, failure)
+        each_alone = {each: await self._reset_together([each]) for each in addresses}
+        return {each: error for each, error in each_alone.items() if error is not None}
+
+    async def _reset_together(self, addresses: Sequence[str]) -> errors.GpudeckError | None:
+        seconds = self._timing.reset * len(addresses)  # One after the other, at the worst.
         try:
-            async with asyncio.timeout(self._timing.reset):
-                await self._vendor.reset(address)
-        except TimeoutError as error:
-            raise errors.UnavailableError(
-                f"{address}: the reset of the card has not ended for {self._timing.reset:g} s; "
+            async with asyncio.timeout(seconds):
+                await self._vendor.reset(addresses)
+        except TimeoutError:
+            return errors.UnavailableError(
+                f"{', '.join(addresses)}: the reset of the card has not ended for {seconds:g} s; "
                 "reboot the node.",
-                reason="ResetHung",
-            ) from error
+                reason=RESET_HUNG,
+            )
+        except errors.GpudeckError as error:
+            return error
+        return None
 
     async def _retire(self, process: calling.LibraryProcess) -> bool:
         """End the process that is in use; False if it does not end."""
@@ -479,6 +538,19 @@ def _tell(before: records.Inventory, after: records.Inventory) -> None:
             level = log.warning if now.verdict is health.Verdict.UNHEALTHY else log.info
             address, verdict = card.site.address, now.verdict.value
             level("Health", card=address, verdict=verdict, reason=now.reason, why=now.message)
+
+
+def _mode(enabled: bool) -> contract.PartitioningMode:
+    modes = contract.PartitioningMode
+    return modes.ENABLED if enabled else modes.DISABLED
+
+
+def _still_pending(address: str, mode: contract.PartitioningMode) -> errors.GpudeckError:
+    return errors.UnavailableError(
+        f"{address}: the card was reset and still does not show the partitioning mode {mode}; "
+        "reboot the node.",
+        reason="ModeStillPending",
+    )
 
 
 def _now() -> health.Moment:

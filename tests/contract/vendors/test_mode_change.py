@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -135,3 +136,43 @@ async def test_the_cards_beside_it_stay_as_they_are(watched: Watched) -> None:
     await watched.supervisor.act(reading(watched).address, ON)
     assert watched.card(1).reading == before.reading
     assert watched.card(1).driver.ready
+
+
+async def test_several_cards_change_together(bench: benches.ResetBench, watched: Watched) -> None:
+    addresses = [reading(watched, each).address for each in (0, 1)]
+    for wanted, mode in ((True, Mode.ENABLED), (False, Mode.DISABLED)):
+        assert await watched.supervisor.switch(dict.fromkeys(addresses, wanted)) == {}
+        assert [modes(watched, each) for each in (0, 1)] == [(mode, mode)] * 2
+
+
+async def test_a_card_that_cannot_change_keeps_no_other_from_it(
+    bench: benches.ResetBench, watched: Watched
+) -> None:
+    addresses = [reading(watched, each).address for each in (0, 1)]
+    bench.fail_reset(0)
+    failed = await watched.supervisor.switch(dict.fromkeys(addresses, True))
+    assert list(failed) == addresses[:1]
+    assert [modes(watched, each)[0] for each in (0, 1)] == [Mode.DISABLED, Mode.ENABLED]
+    bench.mend_reset(0)
+    bench.work(0)
+    failed = await watched.supervisor.switch(dict.fromkeys(addresses, True))
+    assert {each: error.reason for each, error in failed.items()} == {addresses[0]: "CardInUse"}
+    bench.rest(0)
+    assert await watched.supervisor.switch(dict.fromkeys(addresses, True)) == {}
+
+
+async def test_whoever_only_looks_on_is_named_where_it_keeps_a_card_from_its_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("device nodes of the simulated host can be made by root only")
+    bench = benches.NvidiaBench(tmp_path, monkeypatch, "a100-40gb-x4", mode_change="pending")
+    opened = bench.tree / "proc/4711/fd/3"
+    opened.parent.mkdir(parents=True)
+    opened.symlink_to("/dev/nvidia0")
+    (bench.tree / "proc/4711/comm").write_text("nv-hostengine\n")
+    bench.turn(0, "fail.simReset=19")  # NVML_ERROR_IN_USE
+    async with watching(bench.vendor, bench.settings) as watched:
+        await watched.until(lambda: True)
+        with pytest.raises(errors.BusyError, match=r"end PID 4711 \(nv-hostengine\), or reboot"):
+            await watched.supervisor.act(reading(watched).address, ON)

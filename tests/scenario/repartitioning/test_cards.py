@@ -35,10 +35,13 @@ async def test_the_config_of_the_guide_drains_and_partitions_four_a100(a100: Wor
 async def test_a_card_that_a_program_of_the_host_has_fails_alone(a100: World) -> None:
     a100.configure(PRINTED)
     a100.bench.work(1)
+    about = a100.root / "proc/4242"
+    about.mkdir()
+    (about / "comm").write_text("monitor\n")
     await a100.start(config_map=CONFIG_MAP)
     a100.label(**{CONFIG: SEED})
     await a100.becomes("failed", seconds=60)
-    await a100.until(lambda: "PID 4242" in a100.condition.get("message", ""))
+    await a100.until(lambda: "end PID 4242 (monitor)." in a100.condition.get("message", ""))
     wanted = Counter({"1g.5gb": 3, "2g.10gb": 2})
     assert await a100.cards() == [wanted, Counter(), wanted, wanted]
     a100.bench.rest(1)

@@ -96,9 +96,9 @@ class NvidiaVendor:
             uses=tuple(clients.edits(look, use, self._edits(look, use, hook_path)) for use in uses),
         )
 
-    async def reset(self, address: str) -> None:
+    async def reset(self, addresses: Sequence[str]) -> None:
         """`Vendor.reset`."""
-        await resetting.reset(self._root, address)
+        await resetting.reset(self._root, addresses)
 
     def _shared(self, look: host.Root, version: str, hook_path: str) -> contract.Edits:
         """What all cards need. Resolving some fifty paths takes milliseconds, so it is kept until

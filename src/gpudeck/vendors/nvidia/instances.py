@@ -15,8 +15,9 @@ from typing import Any
 import pynvml
 
 from gpudeck import errors, logs
+from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import mig
+from gpudeck.vendors.nvidia import mig, users
 from gpudeck.vendors.nvidia.nvml import Nvml, QueryError
 
 log = logs.get(__name__)
@@ -25,8 +26,11 @@ log = logs.get(__name__)
 class Instances:
     """One card's MIG, for the time of one action."""
 
-    def __init__(self, nvml: Nvml, handle: mig.Handle, card: contract.CardReading) -> None:
+    def __init__(
+        self, nvml: Nvml, handle: mig.Handle, card: contract.CardReading, root: host.Root
+    ) -> None:
         self._nvml = nvml
+        self._root = root
         self._handle = handle
         self._card = card
 
@@ -55,9 +59,10 @@ class Instances:
                     self._destroy(instance.handle)
         except QueryError as error:
             if error.code == pynvml.NVML_ERROR_IN_USE:
+                found = users.named(self._root, self._users()) or "a process"
                 raise errors.BusyError(
                     f"{self._card.address}: the partition at {_text(action.placement)} is still "
-                    "in use by a process; it is removed when the process has ended.",
+                    f"in use by {found}; it is removed when the process has ended.",
                     reason="PartitionInUse",
                 ) from error
             raise
@@ -99,31 +104,33 @@ class Instances:
                 f"{address}: MIG cannot be turned off while the card has partitions: {there}.",
                 reason="CardPartitioned",
             )
-        users = self._users() if may_reset else []
-        if users:
+        pids = self._users() if may_reset else frozenset[int]()
+        if pids:
             raise errors.BusyError(
                 f"{address}: MIG cannot be turned {word} while "
-                f"{'processes use' if len(users) > 1 else 'a process uses'} the card; "
-                f"end {', '.join(users)}.",
+                f"{'processes use' if len(pids) > 1 else 'a process uses'} the card; "
+                f"end {users.named(self._root, pids)}.",
                 reason="CardInUse",
             )
 
-    def _users(self) -> list[str]:
+    def _users(self) -> frozenset[int]:
         """The processes that work on the card; those of other PID namespaces may be missing."""
-        found = set()
+        found = frozenset[int]()
         for ask in (
             pynvml.nvmlDeviceGetComputeRunningProcesses,
             pynvml.nvmlDeviceGetGraphicsRunningProcesses,
         ):
             found |= {int(each.pid) for each in self._nvml.optional(ask, self._handle) or ()}
-        return [f"PID {pid}" for pid in sorted(found)]
+        return found
 
     def _mode_refused(self, enabled: bool, status: int) -> errors.GpudeckError:
         address, word = self._card.address, "on" if enabled else "off"
         if status == pynvml.NVML_ERROR_IN_USE:
+            pids = self._users() or users.of_cards(self._root, [address])
+            found = users.named(self._root, pids) or "it, monitoring programs included"
             return errors.BusyError(
                 f"{address}: MIG cannot be turned {word} while a process uses the card; "
-                "end it, monitoring programs included.",
+                f"end {found}.",
                 reason="CardInUse",
             )
         return errors.UnsupportedError(

@@ -94,7 +94,7 @@ class NvmlLibrary:
     def _act(
         self, handle: Any, card: contract.CardReading, action: contract.Action
     ) -> contract.Partition | None:
-        partitioning = instances.Instances(self._nvml, handle, card)
+        partitioning = instances.Instances(self._nvml, handle, card, self._root)
         match action:
             case contract.MakePartition():
                 return partitioning.make(action)

@@ -57,14 +57,15 @@ class SimulatedVendor:
             uses=tuple(contract.UseEdits(edits=_edits(use)) for use in uses),
         )
 
-    async def reset(self, address: str) -> None:
+    async def reset(self, addresses: Sequence[str]) -> None:
         """`Vendor.reset`."""
         while any(card.reset_hangs for card in self._bench.read().cards):  # noqa: ASYNC110 - a file.
             await asyncio.sleep(_LOOK_SECONDS)
         with self._bench.locked():
             cards = self._bench.read().cards
-            index = [card.site.address for card in cards].index(address)
-            self._bench.put_card(index, partitioning.reset(cards[index]))
+            for index, card in enumerate(cards):
+                if card.site.address in addresses:
+                    self._bench.put_card(index, partitioning.reset(card))
 
 
 class SimulatedLibrary:
