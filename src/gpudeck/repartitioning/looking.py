@@ -57,6 +57,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     """Of what is to be done: another one is another change."""
     notes: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    """Services of the host that may have cards open."""
 
     def holders(self, pods: Iterable[listing.Pod]) -> tuple[nodes.Pod, ...]:
         """Which pods hold what nobody may hold."""

@@ -14,12 +14,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from gpudeck import errors, logs
 from gpudeck.api import labels
 from gpudeck.api.core import ConfigMap, Node, NodeSpec
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.resources import CONFIG_MAP, NODE
-from gpudeck.host import certificates, platform, rebooting
+from gpudeck.host import certificates, platform, systemctl
 from gpudeck.host.root import Root
 from gpudeck.kube import recording, serving
 from gpudeck.kube.caching import Cache
@@ -28,6 +30,7 @@ from gpudeck.kube.watching import Change
 from gpudeck.kubelet import listing
 from gpudeck.mig import attending, configs
 from gpudeck.repartitioning import (
+    clients,
     looking,
     metrics,
     nodes,
@@ -45,6 +48,8 @@ log = logs.get(__name__)
 RETRY_SECONDS = 2.0
 CONFLICT_SECONDS = 0.1
 """The kubelet and others write to the Node all the time."""
+START_PAUSES = (0.0, 2.0, 5.0)
+"""Seconds before each attempt at starting a service of the host."""
 _HANGING_SECONDS = 900.0
 """Longer than the library may take for the cards of a node, resets included."""
 
@@ -65,7 +70,12 @@ class Process:
         self._node = Cache(
             api, NODE, Node, field_selector=f"metadata.name={settings.node_name}", keep=_trimmed
         )
-        names = (settings.config_map, settings.group_config_map, settings.default_config_map)
+        names = (
+            settings.config_map,
+            settings.group_config_map,
+            settings.default_config_map,
+            settings.gpu_clients_config_map,
+        )
         self._maps = {name: self._map(name) for name in names if name}
         self._recorder = recording.Recorder(api, "mig-manager", instance=settings.node_name)
         self._reporter = reporting.Reporter(api, settings.node_name, self._recorder)
@@ -179,6 +189,8 @@ class Process:
         node = await self._api.get(NODE, self._settings.node_name, Node)
         situation = await self._situation(nodes.seen(node))
         step = stepping.step(situation)
+        if step.start:
+            await self._start(step.start)
         await self._write(node, step.wish)
         if _phase(step.wish.record) is not _phase(situation.seen.record):
             self._failures, self._rebooting = (), False
@@ -188,6 +200,8 @@ class Process:
                 return step.pause
             case Act.LOOK:
                 await self._look_again(situation.wanted)
+            case Act.STOP:
+                await self._stop(situation.clients or ())
             case Act.APPLY:
                 await self._apply(situation.wanted)
             case Act.REBOOT:
@@ -198,10 +212,13 @@ class Process:
         if (self._traces, self._edits) != self._looked_at:
             self._look = None
         record = seen.record
-        pods = None
+        pods, running = None, None
         if record is not None and record.is_under_way:
             with contextlib.suppress(errors.UnavailableError):
                 pods = await listing.pods(Path(self._settings.pod_resources))
+        if _phase(record) is progress.Phase.CHANGING and self._look is not None:
+            with contextlib.suppress(errors.UnavailableError):
+                running = await systemctl.running(self._root, self._look.clients)
         return stepping.Situation(
             now=int(time.time()),
             boot=platform.boot_id(self._root) or "",
@@ -210,6 +227,7 @@ class Process:
             look=self._look,
             age=time.monotonic() - self._looked,
             pods=pods,
+            clients=running,
             failures=self._failures,
             failed_for=time.monotonic() - self._failed,
             rebooting=self._rebooting,
@@ -230,10 +248,43 @@ class Process:
         # What was changed since the last look at the traces is seen by this look at the cards.
         self._traces = await self._read_traces()
         before = (self._traces, self._edits)
-        pods = await self._pods()
-        find = await self._finder(name)
-        self._look = await looking.look(self._place, name, find, pods)
+        try:
+            units = await self._clients()
+        except (errors.InvalidError, errors.NotFoundError) as error:
+            self._look = looking.Look(name=name, error=error, fingerprint=error.reason)
+        else:
+            pods = await self._pods()
+            find = await self._finder(name)
+            found = await looking.look(self._place, name, find, pods)
+            self._look = msgspec.structs.replace(found, clients=units)
         self._looked, self._looked_at = time.monotonic(), before
+
+    async def _clients(self) -> tuple[str, ...]:
+        """Services of the host that may have cards open, as the ConfigMap lists them."""
+        name = self._settings.gpu_clients_config_map
+        return clients.read(name, await self._text(name, clients.KEY)) if name else ()
+
+    async def _stop(self, units: Sequence[str]) -> None:
+        log.info("Stopping services of the host", units=" ".join(units))
+        try:
+            await systemctl.stop(self._root, units)
+        except errors.GpudeckError as error:
+            self._failures = (looking.Failure(error.reason, error.message, is_passing=True),)
+            self._failed = time.monotonic()
+
+    async def _start(self, units: Sequence[str]) -> None:
+        """Start what was stopped. The node is given back also where one does not start."""
+        log.info("Starting services of the host", units=" ".join(units))
+        failure = ""
+        for pause in START_PAUSES:
+            await asyncio.sleep(pause)
+            try:
+                await systemctl.start(self._root, units)
+            except errors.GpudeckError as error:
+                failure = error.message
+            else:
+                return
+        self._reporter.warn("MigClientNotStarted", f"{failure}. Start it by hand.")
 
     async def _apply(self, name: str) -> None:
         """Change the cards, and look at them anew before anything is made of it."""
@@ -254,7 +305,7 @@ class Process:
     async def _reboot(self) -> None:
         self._rebooting = True
         try:
-            await rebooting.reboot(self._root)
+            await systemctl.reboot(self._root)
         except errors.GpudeckError as error:
             self._failures = (looking.Failure(error.reason, error.message),)
             self._failed = time.monotonic()
@@ -274,11 +325,14 @@ class Process:
     async def _source(self, name: str, *, is_needed: bool = False) -> tuple[sources.Source, ...]:
         if not name:
             return ()
-        text: str | None = None
+        return (sources.Source(name, await self._text(name, configs.KEY), is_needed),)
+
+    async def _text(self, name: str, key: str) -> str | None:
+        """What a ConfigMap says under a key; None where there is none."""
         with contextlib.suppress(errors.NotFoundError):
             found = await self._api.get(CONFIG_MAP, name, ConfigMap, namespace=self._namespace)
-            text = (found.data or {}).get(configs.KEY)
-        return (sources.Source(name, text, is_needed),)
+            return (found.data or {}).get(key)
+        return None
 
 
 def _phase(record: progress.Record | None) -> progress.Phase:

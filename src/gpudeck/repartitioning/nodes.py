@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Node says that matters to its partitions, and what is to be written to it. Pure.
 
-Of a Node this process changes its state label, the labels that pause workloads, one taint
-and three annotations; everything else is other people's. A workload's label is only given
-back while it still says that it is paused, so a label that a person has set meanwhile stays.
+Of a Node this process changes its state label, the labels that pause workloads, one taint,
+whether it is cordoned, and three annotations; everything else is other people's. A workload's
+label is only given back while it still says that it is paused, so a label that a person has
+set meanwhile stays; and only who has cordoned the node uncordons it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _READ = frozenset(
         labels.ACTIVE_MODE,
         labels.DRAIN,
         labels.DRAIN_BLOCKED,
+        labels.DRAINED,
         labels.DISRUPTION_REQUIRED,
         labels.DISRUPTION_APPROVED,
     }
@@ -75,6 +77,10 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     record: progress.Record | None = None
     drain: str = ""
     blocked: str = ""
+    """Why pods that are asked to go do not."""
+    drained: str = ""
+    """Which request the controller has seen to its end."""
+    is_cordoned: bool = False
     changes_mode: bool = False
     """The controller is changing how its cards are handed out, and this mode has not begun."""
     asks_reboot: bool = False
@@ -87,6 +93,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     record: progress.Record | None = None
     state: str = ""
     drain: tuple[Pod, ...] = ()
+    empty: str = ""
+    """All pods are to go; the name of that request."""
     why: str = ""
     """Why these pods are to go."""
 
@@ -131,6 +139,8 @@ def seen(node: Node) -> Seen:
         record=progress.decode(notes.get(labels.MIG_CHANGE, "")),
         drain=_own_drain(notes),
         blocked=notes.get(labels.DRAIN_BLOCKED, ""),
+        drained=notes.get(labels.DRAINED, ""),
+        is_cordoned=node.spec is not None and bool(node.spec.unschedulable),
         changes_mode=any(_is_of_another_mode(each, found) for each in taints),
         asks_reboot=labels.DISRUPTION_REQUIRED in notes,
         may_reboot=labels.DISRUPTION_APPROVED in notes,
@@ -171,13 +181,13 @@ def patch(node: Node, wanted: Wish) -> dict[str, Any] | None:
     now = seen(node)
     given = _deploy(now, wanted) | _state(now, wanted)
     notes = _notes(node.metadata.annotations or {}, now, wanted)
-    taints = _taints(node, wanted)
-    if not given and not notes and taints is None:
+    spec = _taints(node, wanted) | _cordon(now, wanted)
+    if not given and not notes and not spec:
         return None
     meta = {"resourceVersion": node.metadata.resource_version}
     body: dict[str, Any] = {"metadata": {**meta, "labels": given, "annotations": notes}}
-    if taints is not None:
-        body["spec"] = {"taints": taints}
+    if spec:
+        body["spec"] = spec
     return body
 
 
@@ -229,17 +239,33 @@ def _leave(now: Seen, wanted: Wish) -> dict[str, str | None]:
 
 
 def _drain(wanted: Wish) -> str | None:
-    if not wanted.drain:
+    request: dict[str, Any] = {"by": BY, "why": wanted.why}
+    if wanted.empty:
+        request |= {"all": True, "id": wanted.empty}
+    elif wanted.drain:
+        request["pods"] = [
+            {"namespace": each.namespace, "name": each.name} for each in wanted.drain[:MOST_PODS]
+        ]
+    else:
         return None
-    pods = [{"namespace": each.namespace, "name": each.name} for each in wanted.drain[:MOST_PODS]]
-    return msgspec.json.encode({"by": BY, "why": wanted.why, "pods": pods}).decode()
+    return msgspec.json.encode(request).decode()
 
 
-def _taints(node: Node, wanted: Wish) -> list[dict[str, Any]] | None:
+def _cordon(now: Seen, wanted: Wish) -> dict[str, Any]:
+    was = now.record is not None and now.record.cordoned
+    shall = wanted.record is not None and wanted.record.cordoned
+    if shall and not was and not now.is_cordoned:
+        return {"unschedulable": True}
+    return {"unschedulable": None} if was and not shall and now.is_cordoned else {}
+
+
+def _taints(node: Node, wanted: Wish) -> dict[str, Any]:
     """All taints of the Node where ours comes or goes, for a patch replaces the list."""
     found = (node.spec.taints if node.spec else None) or []
     others = [each for each in found if each.key != TAINT.key]
     is_out = wanted.record is not None and wanted.record.is_under_way
     if is_out is (len(others) < len(found)):
-        return None
-    return [msgspec.to_builtins(each) for each in (*others, *([TAINT] if is_out else []))]
+        return {}
+    return {
+        "taints": [msgspec.to_builtins(each) for each in (*others, *([TAINT] if is_out else []))]
+    }

@@ -25,6 +25,8 @@ class Phase(enum.StrEnum):
     """Cards are changed."""
     APPROVING = "Approving"
     """A reboot is needed and waits for leave."""
+    EMPTYING = "Emptying"
+    """All other pods are asked to go before the reboot."""
     REBOOTING = "Rebooting"
     DONE = "Done"
     """Nothing is under way: all is as wanted, or it failed for `reason`."""
@@ -53,6 +55,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Boot id of the host when the phase began."""
     paused: Mapping[str, str] = {}
     """Labels that were changed so that a workload goes, with what they said before."""
+    cordoned: bool = False
+    """The node was not cordoned before."""
+    stopped: tuple[str, ...] = ()
+    """Services of the host that ran, have cards open and are stopped for the change."""
     asked: bool = False
     """Leave was asked for a reboot."""
     rebooted: bool = False
@@ -62,6 +68,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     """Why it failed; empty where it did not."""
     message: str = ""
+    """The same for people; of a reboot, why it is needed."""
 
     @property
     def is_under_way(self) -> bool:
@@ -74,7 +81,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         match self.phase:
             case Phase.DONE:
                 return State.FAILED if self.reason else State.SUCCESS
-            case Phase.REBOOTING | Phase.APPROVING:
+            case Phase.APPROVING | Phase.EMPTYING | Phase.REBOOTING:
                 return State.REBOOTING
             case _:
                 return State.PENDING

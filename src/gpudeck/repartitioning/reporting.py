@@ -63,6 +63,10 @@ class Reporter:
             )
         self._queue.add(_KEY)
 
+    def warn(self, reason: str, message: str) -> None:
+        """Tell people what the condition has no room for."""
+        self._recorder.record(self._about, reason=reason, message=message, warning=True)
+
     def _remember(self, node: Node) -> None:
         """Go on from the condition that the Node has."""
         found = (node.status.conditions if node.status else None) or []

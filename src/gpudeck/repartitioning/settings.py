@@ -24,6 +24,11 @@ class Settings(NodeSettings):
     default_config_map: str = setting(
         "default-mig-parted-config", "ConfigMap with the configs for all models."
     )
+    gpu_clients_config_map: str = setting(
+        "",
+        "ConfigMap with the services of the host that have cards open, in its key clients.yaml; "
+        "empty: there are none.",
+    )
     default_config: str = setting("", "Name of the config of nodes for which nobody chose one.")
     pod_resources: str = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock", "Socket where the kubelet tells of pods."

@@ -26,14 +26,25 @@ from gpudeck.repartitioning.progress import Phase, Record
 DEVICE_PLUGIN = "device-plugin"
 AGAIN_SECONDS = 60.0
 """Between two looks at cards that are not as wanted and cannot be made so."""
-SOON_SECONDS = 1.0
+SOON_SECONDS = 0.2
+"""Between two looks at what ends by itself. The kubelet and systemd tell nobody of it."""
 LATER_SECONDS = 10.0
 NEED_REBOOT = frozenset({"ModeStillPending", "ResetUnsupported", "ResetFailed", "ResetHung"})
 """Reasons of the drivers' errors that only a reboot of the host ends."""
 
 
 ORDINARY = frozenset(
-    {"Applied", "Draining", "Pausing", "Changing", "Rebooting", "RebootNotApproved", "StandingBy"}
+    {
+        "Applied",
+        "Draining",
+        "Pausing",
+        "Stopping",
+        "Changing",
+        "Emptying",
+        "Rebooting",
+        "RebootNotApproved",
+        "StandingBy",
+    }
 )
 """Reasons of conditions that tell of nothing wrong."""
 
@@ -44,6 +55,8 @@ class Act(enum.StrEnum):
     NOTHING = "nothing"
     LOOK = "look"
     """Read the cards."""
+    STOP = "stop"
+    """Stop services of the host."""
     APPLY = "apply"
     """Change the cards."""
     REBOOT = "reboot"
@@ -81,6 +94,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since the look."""
     pods: tuple[listing.Pod, ...] | None = None
     """None: the kubelet does not tell."""
+    clients: tuple[str, ...] | None = ()
+    """Services of the host that run and have cards open. None: the host does not tell."""
     failures: tuple[Failure, ...] = ()
     """What came of the last attempt of this phase."""
     failed_for: float = 0.0
@@ -95,6 +110,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     wish: nodes.Wish
     said: Said
+    start: tuple[str, ...] = ()
+    """Services of the host that are to run before the Node says so."""
     act: Act = Act.NOTHING
     pause: float | None = None
     """Seconds until the next step, if nothing happens before."""
@@ -102,6 +119,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 def step(at: Situation) -> Step:
     """Return the next step."""
+    found = _next(at)
+    before, after = (
+        set(each.stopped) if each is not None else set[str]()
+        for each in (at.seen.record, found.wish.record)
+    )
+    return msgspec.structs.replace(found, start=tuple(sorted(before - after)))
+
+
+def _next(at: Situation) -> Step:
     if at.seen.mode != DEVICE_PLUGIN or at.seen.changes_mode:
         return Step(wish=nodes.Wish(), said=_standing_by(at.seen))
     if not at.wanted:
@@ -196,14 +222,14 @@ def _drain(at: Situation, look: Look, record: Record) -> Step:
         paused = {**nodes.pauses(at.seen.deploy), **record.paused}
         return _go_on(at, Phase.PAUSING, paused=paused)
     names = _listed(map(str, holders))
+    kept = f" {at.seen.blocked}" if at.seen.blocked else ""
     if late:
-        why = f" {at.seen.blocked}" if at.seen.blocked else ""
         message = (
             f"Pods that hold what is to change have not ended within {at.limits.drain:g} s: "
-            f"{names}.{why} End them, then remove the label {labels.MIG_STATE}."
+            f"{names}.{kept} End them, then remove the label {labels.MIG_STATE}."
         )
         return _fail(at, look, "DrainTimeLimit", message)
-    message = f"Pods that hold what is to change are asked to end: {names}."
+    message = f"Pods that hold what is to change are asked to end: {names}.{kept}"
     why = f"its cards are to be partitioned as {look.name}"
     wish = nodes.wish(record, drain=holders, why=why)
     return Step(wish=wish, said=Said("False", "Draining", message), pause=SOON_SECONDS)
@@ -239,44 +265,65 @@ def _pause(at: Situation, look: Look, record: Record) -> Step:
 
 
 def _change(at: Situation, look: Look, record: Record) -> Step:
+    late = at.now - record.since > at.limits.change
     if at.pods is None:
-        return _blind(at, look, record, is_late=at.now - record.since > at.limits.change)
+        return _blind(at, look, record, is_late=late)
     if look.holders(at.pods):
         return _go_on(at, Phase.DRAINING)
+    failed = _after_failure(at, look, record, is_late=late) if at.failures else None
+    if failed is not None:
+        return failed
+    if at.clients != ():
+        return _stop(at, look, record, is_late=late)
     said = Said("False", "Changing", f"The cards are being partitioned as {look.name}.")
-    if not at.failures:
-        return Step(wish=nodes.wish(record), said=said, act=Act.APPLY)
-    if any(each.reason in NEED_REBOOT for each in at.failures):
-        return _need_reboot(at, look, record)
+    return Step(wish=nodes.wish(record), said=said, act=Act.APPLY)
+
+
+def _after_failure(at: Situation, look: Look, record: Record, *, is_late: bool) -> Step | None:
+    """None where it is to be tried again now."""
     message = _sentences(at.failures)
-    passes = all(each.is_passing for each in at.failures)
-    if not passes or at.now - record.since > at.limits.change:
+    if any(each.reason in NEED_REBOOT for each in at.failures):
+        return _need_reboot(at, look, record, message)
+    if is_late or not all(each.is_passing for each in at.failures):
         return _fail(at, look, at.failures[0].reason, message)
     left = LATER_SECONDS - at.failed_for
-    said = Said("False", at.failures[0].reason, message)
-    act = Act.APPLY if left <= 0 else Act.NOTHING
-    return Step(wish=nodes.wish(record), said=said, act=act, pause=max(left, 0.0))
+    return _wait(record, at.failures[0].reason, message, left) if left > 0 else None
 
 
-def _need_reboot(at: Situation, look: Look, record: Record) -> Step:
-    message = _sentences(at.failures)
+def _stop(at: Situation, look: Look, record: Record, *, is_late: bool) -> Step:
+    """Services of the host have cards open. What is stopped is on the Node before."""
+    if at.clients is None:
+        message = "The host does not tell which of its services run."
+        if is_late:
+            return _fail(at, look, "ClientsUnknown", message)
+        return _wait(record, "ClientsUnknown", message, SOON_SECONDS)
+    message = f"Services of the host that have cards open are stopped: {_listed(at.clients)}."
+    if is_late:
+        return _fail(at, look, "ClientsRun", f"They do not stay so. {message}")
+    stopped = tuple(sorted({*record.stopped, *at.clients}))
+    wish = nodes.wish(msgspec.structs.replace(record, stopped=stopped))
+    return Step(wish=wish, said=Said("False", "Stopping", message), act=Act.STOP)
+
+
+def _need_reboot(at: Situation, look: Look, record: Record, message: str) -> Step:
     if record.rebooted:
         return _fail(at, look, "RebootDidNotHelp", f"The node was rebooted. {message}")
     if not at.limits.may_reboot:
         message += " Or let mig-manager reboot it (chart value migManager.reboot.enabled)."
         return _fail(at, look, "RebootRequired", message)
-    phase = Phase.APPROVING if at.limits.needs_leave else Phase.REBOOTING
-    return _go_on(at, phase, asked=at.limits.needs_leave)
+    if not at.limits.needs_leave:
+        return _go_on(at, Phase.EMPTYING, message=message)
+    # That may take days, in which the host is to be looked after as ever.
+    return _go_on(at, Phase.APPROVING, asked=True, stopped=(), message=message)
 
 
 def _reboot(at: Situation, look: Look, record: Record) -> Step:
     if record.boot != at.boot:
         return _go_on(at, Phase.DRAINING, rebooted=True, asked=False)
     if record.phase is Phase.APPROVING:
-        if at.seen.may_reboot:
-            return _go_on(at, Phase.REBOOTING)
-        message = "The cards need a reboot of the node, which waits for approval."
-        return _wait(record, "RebootNotApproved", message, None)
+        return _approve(at, record)
+    if record.phase is Phase.EMPTYING:
+        return _empty(at, look, record)
     if at.failures:
         return _fail(at, look, at.failures[0].reason, _sentences(at.failures))
     if at.now - record.since > at.limits.reboot:
@@ -285,6 +332,34 @@ def _reboot(at: Situation, look: Look, record: Record) -> Step:
     said = Said("False", "Rebooting", "The node is being rebooted for its cards.")
     act = Act.NOTHING if at.rebooting else Act.REBOOT
     return Step(wish=nodes.wish(record), said=said, act=act, pause=LATER_SECONDS)
+
+
+def _approve(at: Situation, record: Record) -> Step:
+    if at.seen.may_reboot:
+        return _go_on(at, Phase.EMPTYING, message=record.message)
+    message = (
+        f"{record.message} The node is to be rebooted, and waits for the approval of that: "
+        f"the annotation {labels.DISRUPTION_APPROVED} of the Node."
+    )
+    return _wait(record, "RebootNotApproved", message.strip(), None)
+
+
+def _empty(at: Situation, look: Look, record: Record) -> Step:
+    """The controller evicts all that a reboot would end, as it knows who comes back at once."""
+    request = str(record.since)
+    if at.seen.drained == request:
+        return _go_on(at, Phase.REBOOTING)
+    kept = f" {at.seen.blocked}" if at.seen.blocked else ""
+    if at.now - record.since > at.limits.drain:
+        message = (
+            f"Pods of the node, which is to be rebooted, have not ended within "
+            f"{at.limits.drain:g} s.{kept} End them, then remove the label {labels.MIG_STATE}."
+        )
+        return _fail(at, look, "DrainTimeLimit", message)
+    why = "the node is to be rebooted for its cards"
+    wish = nodes.wish(record, empty=request, why=why)
+    message = f"All pods of the node are asked to end before its reboot.{kept}"
+    return Step(wish=wish, said=Said("False", "Emptying", message), pause=LATER_SECONDS)
 
 
 def _record(at: Situation, phase: Phase, **more: Any) -> Record:
@@ -298,8 +373,11 @@ def _record(at: Situation, phase: Phase, **more: Any) -> Record:
         "since": at.now,
         "boot": at.boot,
     }
+    if phase is not Phase.DONE:
+        fields["cordoned"] = not at.seen.is_cordoned
     if phase is not Phase.DONE and old is not None and old.is_under_way:
-        fields |= {"paused": old.paused, "rebooted": old.rebooted, "asked": old.asked}
+        kept = ("paused", "cordoned", "stopped", "rebooted", "asked")
+        fields |= {name: getattr(old, name) for name in kept}
     return Record(**{**fields, **more})
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.contract.vendors import benches
 from tests.scenario.repartitioning import standins
-from tests.support import apiserver
+from tests.support import apiserver, systemctl
 
 from gpudeck.api import resources
 from gpudeck.mig import attending, configs, planning
@@ -63,6 +63,15 @@ class World:
     def annotate(self, **changes: str | None) -> None:
         self._put("annotations", changes)
 
+    def cordon(self) -> None:
+        """Keep new pods off, as an administrator does."""
+        node = json.loads(json.dumps(self.node))
+        node.setdefault("spec", {})["unschedulable"] = True
+        self.api.put(resources.NODE, node)
+
+    def is_cordoned(self) -> bool:
+        return bool((self.node.get("spec") or {}).get("unschedulable"))
+
     def taint(self, *taints: dict[str, str]) -> None:
         """Let the Node have these taints and no others."""
         node = json.loads(json.dumps(self.node))
@@ -75,10 +84,22 @@ class World:
         node["metadata"][field] = {name: each for name, each in found.items() if each is not None}
         self.api.put(resources.NODE, node)
 
-    def configure(self, text: str, name: str = CONFIG_MAP) -> None:
+    def configure(self, text: str, name: str = CONFIG_MAP, key: str = configs.KEY) -> None:
         """Write a ConfigMap of configs."""
         meta = {"name": name, "namespace": standins.NAMESPACE}
-        self.api.put(resources.CONFIG_MAP, {"metadata": meta, "data": {configs.KEY: text}})
+        self.api.put(resources.CONFIG_MAP, {"metadata": meta, "data": {key: text}})
+
+    def services(self, **units: str) -> systemctl.Systemctl:
+        """Give the host an init system with these services, which have cards open."""
+        self.list_services(*units)
+        self.options["gpu_clients_config_map"] = "clients"
+        return systemctl.Systemctl(self.root, **units)
+
+    def list_services(self, *names: str) -> None:
+        """Write the ConfigMap of services."""
+        listed = "".join(f"\n- {each}.service" for each in names)
+        text = f"version: v1\nsystemd-services:{listed}\n"
+        self.configure(text, "clients", "clients.yaml")
 
     @property
     def node(self) -> dict[str, Any]:
@@ -109,6 +130,7 @@ class World:
         """Nothing of a change is left on the Node."""
         return (
             not self.taints
+            and not self.is_cordoned()
             and "paused-for-mig-change" not in self.labels.values()
             and "gpu.deckhouse.io/drain" not in self.notes
         )

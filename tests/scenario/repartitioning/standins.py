@@ -118,9 +118,15 @@ class Cluster:
                     self.kubelet.pods.pop(key, None)
             else:
                 self.kubelet.pods[key] = Pod(container=container)
-        drain = notes.get("gpu.deckhouse.io/drain")
-        for each in json.loads(drain)["pods"] if drain else ():
+        drain = json.loads(notes.get("gpu.deckhouse.io/drain", "{}"))
+        for each in drain.get("pods", ()):
             self._evict(f"{each['namespace']}/{each['name']}")
+        if drain.get("all"):
+            users = [each for each in self.kubelet.pods if not each.startswith(f"{NAMESPACE}/")]
+            for each in users:
+                self._evict(each)
+            if not self.protected.intersection(users):
+                self._note("gpu.deckhouse.io/drained", drain["id"])
 
     def _evict(self, key: str) -> None:
         if key not in self.kubelet.pods:
@@ -130,13 +136,14 @@ class Cluster:
             self.evicted.append(key)
             return
         said = f"Pod {key} is kept by a PodDisruptionBudget."
-        found = self.api.objects(resources.NODE)[self.node]
-        notes = found["metadata"].get("annotations") or {}
-        if notes.get("gpu.deckhouse.io/drain-blocked") != said:
-            patched = json.loads(json.dumps(found))
-            patched["metadata"].setdefault("annotations", {})["gpu.deckhouse.io/drain-blocked"] = (
-                said
-            )
+        self._note("gpu.deckhouse.io/drain-blocked", said)
+
+    def _note(self, name: str, text: str) -> None:
+        """Annotate the Node as the controller does."""
+        patched = json.loads(json.dumps(self.api.objects(resources.NODE)[self.node]))
+        notes = patched["metadata"].setdefault("annotations", {})
+        if notes.get(name) != text:
+            notes[name] = text
             self.api.put(resources.NODE, patched)
 
 

@@ -93,6 +93,13 @@ def test_the_phase_after_a_step(what: str, situation: Situation, after: Phase) -
             {"failures": (Failure("LockHeld", "Locked.", is_passing=True),)},
             "LockHeld",
         ),
+        (
+            record(Phase.CHANGING, since=NOW - 601),
+            {"clients": None},
+            "ClientsUnknown",
+        ),
+        (record(Phase.CHANGING, since=NOW - 601), {"clients": ("a",)}, "ClientsRun"),
+        (record(Phase.EMPTYING, since=NOW - 601), {}, "DrainTimeLimit"),
         (record(Phase.REBOOTING, since=NOW - 901), {}, "RebootDidNotHappen"),
         (None, {"look": Look(name="x", error=errors.InvalidError("a.b: no"))}, "Invalid"),
         (
@@ -129,8 +136,9 @@ def test_only_holders_of_what_changes_are_asked_to_go() -> None:
     assert "team/trains" in found.said.message
 
 
-def test_what_keeps_a_pod_is_told_at_the_time_limit() -> None:
-    situation = at(record(Phase.DRAINING, since=NOW - 601), pods=(HOLDER,))
+@pytest.mark.parametrize("since", [NOW - 1, NOW - 601])
+def test_what_keeps_a_pod_is_told_at_once_and_at_the_time_limit(since: int) -> None:
+    situation = at(record(Phase.DRAINING, since=since), pods=(HOLDER,))
     blocked = msgspec.structs.replace(situation.seen, blocked="A budget keeps it.")
     found = stepping.step(msgspec.structs.replace(situation, seen=blocked))
     assert "A budget keeps it." in found.said.message
@@ -168,11 +176,51 @@ def test_a_reboot_is_asked_for_once_by_a_process_and_only_where_it_is_allowed() 
     allowed = Limits(may_reboot=True)
     begun = stepping.step(at(record(Phase.CHANGING), failures=(RESET,), limits=allowed))
     assert begun.wish.record is not None
-    assert (begun.wish.record.phase, begun.wish.state) == (Phase.REBOOTING, State.REBOOTING)
+    assert (begun.wish.record.phase, begun.wish.state) == (Phase.EMPTYING, State.REBOOTING)
+    empties = stepping.step(at(record(Phase.EMPTYING)))
+    assert (empties.wish.empty, empties.act) == (str(NOW - 1), Act.NOTHING)
     assert stepping.step(at(record(Phase.REBOOTING))).act is Act.REBOOT
     assert stepping.step(at(record(Phase.REBOOTING), rebooting=True)).act is Act.NOTHING
-    waits = stepping.step(at(record(Phase.APPROVING, asked=True)))
+    waits = stepping.step(at(record(Phase.APPROVING, asked=True, message="It does not reset.")))
     assert (waits.act, waits.said.reason) == (Act.NOTHING, "RebootNotApproved")
+    assert waits.said.message.startswith("It does not reset. The node is to be rebooted, and waits")
+
+
+def drained(by: str) -> Situation:
+    situation = at(record(Phase.EMPTYING))
+    seen = msgspec.structs.replace(situation.seen, drained=by)
+    return msgspec.structs.replace(situation, seen=seen)
+
+
+def test_a_node_is_rebooted_once_the_controller_has_emptied_it_for_this_very_request() -> None:
+    assert phase(drained(str(NOW - 1))) is Phase.REBOOTING
+    assert phase(drained(str(NOW - 2))) is Phase.EMPTYING
+
+
+def test_services_that_run_are_on_the_node_before_they_are_stopped() -> None:
+    begun = stepping.step(at(record(Phase.CHANGING, stopped=("a",)), clients=("b",)))
+    assert begun.wish.record is not None
+    assert (begun.wish.record.stopped, begun.act) == (("a", "b"), Act.STOP)
+    assert stepping.step(at(record(Phase.CHANGING), clients=None)).act is Act.NOTHING
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"look": DONE},
+        {"failures": (Failure("CardInUse", "It is used."),)},
+        {"wanted": ""},
+        {"failures": (RESET,), "limits": Limits(may_reboot=True, needs_leave=True)},
+    ],
+)
+def test_services_run_again_before_the_node_says_so(more: dict[str, Any]) -> None:
+    found = stepping.step(at(record(Phase.CHANGING, stopped=("a", "b")), **more))
+    assert found.start == ("a", "b")
+
+
+def test_services_stay_stopped_while_the_change_goes_on() -> None:
+    for more in ({}, {"pods": (HOLDER,)}, {"look": msgspec.structs.replace(OPEN, digest="e")}):
+        assert stepping.step(at(record(Phase.CHANGING, stopped=("a",)), **more)).start == ()
 
 
 @pytest.mark.parametrize("mode", [{"mode": "dra"}, {"mode": ""}, {"changes_mode": True}])
