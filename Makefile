@@ -69,6 +69,7 @@ golden: programs ## Write all generated files anew (stubs, CRDs, reference pages
 bench: setup ## Run the benchmarks and record their figures in benchmarks/
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.node
+	$(BIN)/python -m benchmarks.partitioning
 
 lock: setup ## Pin the newest versions of the dependencies, by hash
 	$(PYTHON) -m venv .venv/lock && .venv/lock/bin/pip install --quiet uv

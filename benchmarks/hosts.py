@@ -76,13 +76,18 @@ class Host:
     @contextlib.asynccontextmanager
     async def running(self, *words: str, **options: Any) -> AsyncIterator[Program]:
         """A program of the node, ended by SIGKILL after the block."""
-        defaults = {"node-name": NODE, "kubeconfig": self.kubeconfig, "namespace": NAMESPACE}
-        found = Program()
-        await found.start(*words, **{"host-root": self.bench.tree, **defaults, **options})
+        found = await self.start(*words, **options)
         try:
             yield found
         finally:
             await found.kill()
+
+    async def start(self, *words: str, **options: Any) -> Program:
+        """Start a program of the node, which the caller ends."""
+        defaults = {"node-name": NODE, "kubeconfig": self.kubeconfig, "namespace": NAMESPACE}
+        found = Program()
+        await found.start(*words, **{"host-root": self.bench.tree, **defaults, **options})
+        return found
 
 
 class Program:
@@ -118,6 +123,12 @@ class Program:
         if self._process is None or await self._process.wait() != 0:
             raise UnavailableError("the program has failed")
         return time.perf_counter() - self.started
+
+    async def stop(self) -> None:
+        """End it as the kubelet does, and wait until it has ended."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            await self._process.wait()
 
     async def kill(self) -> None:
         """End it as the kernel does when memory runs out."""

@@ -61,6 +61,7 @@ ORDER = (
     "Calls of the kubelet, ms",
     "Start",
     "Device plugin mode: start and changes",
+    "Device plugin mode: a node partitioned by its label",
     "Device plugin mode: calls, ms",
     "Device plugin mode: memory and idle CPU",
     "Pods",
