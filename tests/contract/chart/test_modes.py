@@ -118,7 +118,7 @@ async def test_no_other_status_of_a_node_may_be_written(controller: Client) -> N
 
 async def test_why_a_pod_does_not_go_may_be_said(controller: Client) -> None:
     for text in ("It may not.", None):
-        patch = {"metadata": {"annotations": {labels.DRAIN_BLOCKED: text}}}
+        patch = {"metadata": {"annotations": {labels.DRAIN_BLOCKED: text, labels.DRAINED: text}}}
         await controller.merge_patch(NODE, "node-0", patch, Meta)
 
 

@@ -280,6 +280,8 @@ CHANGING = progress.Record(
     phase=progress.Phase.APPROVING,
     since=1,
     asked=True,
+    cordoned=True,
+    stopped=("dcgm.service",),
     paused=nodes.pauses({"nvidia.com/gpu.deploy.dcgm": "true"}),
 )
 
@@ -290,14 +292,16 @@ async def test_the_mig_manager_takes_its_node_out_of_service_and_gives_it_back(
     foreign = {"key": "team", "value": "a", "effect": "NoSchedule"}
     await admin.merge_patch(NODE, "node-0", {"spec": {"taints": [foreign]}}, Meta)
     draining = nodes.wish(CHANGING, drain=(nodes.Pod("team", "trains"),), why="a test")
-    for wish in (draining, nodes.Wish(state="success"), nodes.Wish()):
+    emptying = nodes.wish(CHANGING, empty="7", why="a test")
+    for wish in (draining, emptying, nodes.Wish(state="success"), nodes.Wish()):
         node = await partitioner.get(NODE, "node-0", core.Node)
         patch = nodes.patch(node, wish)
         assert patch is not None
         await partitioner.merge_patch(NODE, "node-0", patch, Meta, manager="test")
         found = await admin.get(NODE, "node-0", core.Node)
         assert nodes.patch(found, wish) is None
-    assert found.spec is not None
+        assert found.spec is not None
+        assert bool(found.spec.unschedulable) is (wish.record is not None)
     assert [each.key for each in found.spec.taints or []] == ["team"]
     condition = {"type": "MigConfigured", "status": "True", "reason": "Applied", "message": "m."}
     told = {"metadata": {"name": "node-0"}, "status": {"conditions": [condition]}}
@@ -313,9 +317,9 @@ async def test_the_mig_manager_changes_nothing_else_of_its_node(
         ({"metadata": {"labels": {"gpu.deckhouse.io/active-mode": "dra"}}}, "may be changed: "),
         ({"metadata": {"labels": {"team": None}}}, "may be changed: "),
         ({"metadata": {"annotations": {"a": "b"}}}, "may be changed: "),
-        ({"spec": {"unschedulable": True}}, "only mig-reconfigure"),
-        ({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}, "only mig-reconfigure"),
-        ({"metadata": {"finalizers": ["a.example.com/b"]}}, "only mig-reconfigure"),
+        ({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}, "only the taint mig-rec"),
+        ({"spec": {"podCIDRs": ["10.0.0.0/24"]}}, "only the taint mig-reconfigure"),
+        ({"metadata": {"finalizers": ["a.example.com/b"]}}, "only the taint mig-reconfigure"),
     ]
     for patch, said in refused:
         with pytest.raises(ForbiddenError, match=said):
@@ -351,7 +355,7 @@ async def test_a_stolen_token_of_the_mig_manager_touches_no_other_node(
 
 
 async def test_the_mig_manager_reads_its_configs_by_name(partitioner: Client) -> None:
-    for name in ("default-mig-parted-config", "nvidia-mig-custom-configs"):
+    for name in ("default-mig-parted-config", "nvidia-mig-custom-configs", "default-gpu-clients"):
         found = await partitioner.list(
             CONFIG_MAP, Meta, namespace=SYSTEM, field_selector=f"metadata.name={name}"
         )
