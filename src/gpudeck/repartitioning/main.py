@@ -48,6 +48,8 @@ log = logs.get(__name__)
 RETRY_SECONDS = 2.0
 CONFLICT_SECONDS = 0.1
 """The kubelet and others write to the Node all the time."""
+POD_SECONDS = 0.2
+"""Between two looks at the kubelet's pods, while some are to go."""
 START_PAUSES = (0.0, 2.0, 5.0)
 """Seconds before each attempt at starting a service of the host."""
 _HANGING_SECONDS = 900.0
@@ -98,6 +100,9 @@ class Process:
         self._failures: tuple[looking.Failure, ...] = ()
         self._failed = 0.0
         self._rebooting = False
+        self._listed: tuple[listing.Pod, ...] | None = None
+        """Pods of the node as of the last step; None where the kubelet did not tell."""
+        self._awaits_pods = asyncio.Event()
         self._stepped = time.monotonic()
 
     def _map(self, name: str) -> Cache[ConfigMap]:
@@ -116,6 +121,7 @@ class Process:
             for name, each in self._maps.items():
                 group.create_task(each.run(), name=f"config map {name}")
             group.create_task(self._follow_traces(), name="traces")
+            group.create_task(self._follow_pods(), name="pods")
             group.create_task(self._reporter.run(), name="condition")
             group.create_task(self._recorder.run(), name="events")
             group.create_task(self._steps(), name="steps")
@@ -142,6 +148,24 @@ class Process:
             if found != self._traces:
                 self._traces = found
                 self._wake.set()
+
+    async def _follow_pods(self) -> None:
+        """Notice that pods come or go, for ever, while that is waited for.
+
+        The kubelet tells nobody by itself; it is on this machine, and the API server is not.
+        """
+        while True:
+            await self._awaits_pods.wait()
+            await asyncio.sleep(POD_SECONDS)
+            if await self._list_pods() != self._listed:
+                self._wake.set()
+
+    async def _list_pods(self) -> tuple[listing.Pod, ...] | None:
+        try:
+            return await listing.pods(Path(self._settings.pod_resources))
+        except errors.UnavailableError as error:
+            log.debug("The kubelet does not tell what pods there are", error=error)
+            return None
 
     async def _read_traces(self) -> tuple[str, ...]:
         try:
@@ -195,6 +219,10 @@ class Process:
         if _phase(step.wish.record) is not _phase(situation.seen.record):
             self._failures, self._rebooting = (), False
         self._reporter.show(step.said, node)
+        if step.awaits_pods:
+            self._awaits_pods.set()
+        else:
+            self._awaits_pods.clear()
         match step.act:
             case Act.NOTHING:
                 return step.pause
@@ -212,10 +240,9 @@ class Process:
         if (self._traces, self._edits) != self._looked_at:
             self._look = None
         record = seen.record
-        pods, running = None, None
-        if record is not None and record.is_under_way:
-            with contextlib.suppress(errors.UnavailableError):
-                pods = await listing.pods(Path(self._settings.pod_resources))
+        running = None
+        is_under_way = record is not None and record.is_under_way
+        self._listed = await self._list_pods() if is_under_way else None
         if _phase(record) is progress.Phase.CHANGING and self._look is not None:
             with contextlib.suppress(errors.UnavailableError):
                 running = await systemctl.running(self._root, self._look.clients)
@@ -226,7 +253,7 @@ class Process:
             wanted=seen.config or self._settings.default_config,
             look=self._look,
             age=time.monotonic() - self._looked,
-            pods=pods,
+            pods=self._listed,
             clients=running,
             failures=self._failures,
             failed_for=time.monotonic() - self._failed,
@@ -253,7 +280,7 @@ class Process:
         except (errors.InvalidError, errors.NotFoundError) as error:
             self._look = looking.Look(name=name, error=error, fingerprint=error.reason)
         else:
-            pods = await self._pods()
+            pods = await self._list_pods() or ()  # Else planned without what they hold.
             find = await self._finder(name)
             found = await looking.look(self._place, name, find, pods)
             self._look = msgspec.structs.replace(found, clients=units)
@@ -294,13 +321,6 @@ class Process:
             self._failures = await looking.apply(self._place, find, pods)
         metrics.changes.labels("failed" if self._failures else "success").inc()
         self._look, self._failed = None, time.monotonic()
-
-    async def _pods(self) -> Sequence[listing.Pod]:
-        try:
-            return await listing.pods(Path(self._settings.pod_resources))
-        except errors.UnavailableError as error:
-            log.info("Planning without knowing what pods hold", error=error)
-            return ()
 
     async def _reboot(self) -> None:
         self._rebooting = True

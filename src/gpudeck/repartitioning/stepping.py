@@ -26,8 +26,7 @@ from gpudeck.repartitioning.progress import Phase, Record
 DEVICE_PLUGIN = "device-plugin"
 AGAIN_SECONDS = 60.0
 """Between two looks at cards that are not as wanted and cannot be made so."""
-SOON_SECONDS = 0.2
-"""Between two looks at what ends by itself. The kubelet and systemd tell nobody of it."""
+SOON_SECONDS = 1.0
 LATER_SECONDS = 10.0
 NEED_REBOOT = frozenset({"ModeStillPending", "ResetUnsupported", "ResetFailed", "ResetHung"})
 """Reasons of the drivers' errors that only a reboot of the host ends."""
@@ -115,6 +114,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     act: Act = Act.NOTHING
     pause: float | None = None
     """Seconds until the next step, if nothing happens before."""
+    awaits_pods: bool = False
+    """What is waited for is that pods of the node come or go."""
 
 
 def step(at: Situation) -> Step:
@@ -232,7 +233,7 @@ def _drain(at: Situation, look: Look, record: Record) -> Step:
     message = f"Pods that hold what is to change are asked to end: {names}.{kept}"
     why = f"its cards are to be partitioned as {look.name}"
     wish = nodes.wish(record, drain=holders, why=why)
-    return Step(wish=wish, said=Said("False", "Draining", message), pause=SOON_SECONDS)
+    return _await_pods(at, wish, Said("False", "Draining", message), at.limits.drain)
 
 
 def _blind(at: Situation, look: Look, record: Record, *, is_late: bool) -> Step:
@@ -240,7 +241,14 @@ def _blind(at: Situation, look: Look, record: Record, *, is_late: bool) -> Step:
     message = "The kubelet does not tell which pods there are on the node and what they hold."
     if is_late:
         return _fail(at, look, "PodsUnknown", message)
-    return _wait(record, "PodsUnknown", message, SOON_SECONDS)
+    return _await_pods(at, nodes.wish(record), Said("False", "PodsUnknown", message), SOON_SECONDS)
+
+
+def _await_pods(at: Situation, wish: nodes.Wish, said: Said, limit: float) -> Step:
+    """Wait for pods to go, or until they have not done so for too long."""
+    since = wish.record.since if wish.record is not None else at.now
+    left = max(limit - (at.now - since), 0.0) + SOON_SECONDS
+    return Step(wish=wish, said=said, pause=min(left, LATER_SECONDS), awaits_pods=True)
 
 
 def _pause(at: Situation, look: Look, record: Record) -> Step:
@@ -258,7 +266,8 @@ def _pause(at: Situation, look: Look, record: Record) -> Step:
         if late:
             message = f"Workloads of the cards have not ended within {at.limits.pause:g} s: {names}"
             return _fail(at, look, "PauseTimeLimit", f"{message}.")
-        return _wait(record, "Pausing", f"Workloads of the cards end: {names}.", SOON_SECONDS)
+        said = Said("False", "Pausing", f"Workloads of the cards end: {names}.")
+        return _await_pods(at, nodes.wish(record), said, at.limits.pause)
     if look.holders(at.pods):  # They came before the device plugin ended.
         return _go_on(at, Phase.DRAINING)
     return _go_on(at, Phase.CHANGING)

@@ -125,6 +125,18 @@ def test_every_way_out_gives_the_node_back_and_says_why(
     assert (found.wish.state, found.wish.drain) == (State.FAILED, ())
 
 
+@pytest.mark.parametrize(
+    ("kept", "more"),
+    [
+        (record(Phase.DRAINING, since=NOW - 598), {"pods": (HOLDER,)}),
+        (record(Phase.PAUSING, since=NOW - 298, paused=PAUSED), {"pods": (PLUGIN,)}),
+    ],
+)
+def test_pods_are_waited_for_until_their_time_limit(kept: Record, more: dict[str, Any]) -> None:
+    found = stepping.step(at(kept, **more))
+    assert (found.awaits_pods, found.pause) == (True, 3.0)
+
+
 def test_cards_are_not_changed_while_nobody_knows_what_pods_hold() -> None:
     assert stepping.step(at(record(Phase.CHANGING), pods=None)).act is Act.NOTHING
     assert stepping.step(at(record(Phase.CHANGING))).act is Act.APPLY
