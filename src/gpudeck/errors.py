@@ -23,6 +23,7 @@ and OSErrors are translated at the three doors and chained.
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 E = TypeVar("E", bound=BaseException)
@@ -109,6 +110,8 @@ _BRIEF = reprlib.Repr()
 """What a few words of YAML make by its aliases has no end that could be waited for."""
 _BRIEF.maxlevel, _BRIEF.maxdict, _BRIEF.maxlist = 4, 10, 10
 _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 2 * _LONGEST
+_TOGETHER = 750
+"""Characters of the refusals that are shown together: an Event takes 1024 in all (core v1)."""
 
 
 class InvalidError(TerminalError):
@@ -122,6 +125,12 @@ class InvalidError(TerminalError):
         super().__init__(message, reason=reason)
         self.field = field
         self.allowed = allowed
+
+    def inside(self, where: str) -> InvalidError:
+        """The same of a document that is one of several."""
+        return InvalidError(
+            f"{where}: {self.message}", reason=self.reason, field=self.field, allowed=self.allowed
+        )
 
 
 def first(group: BaseExceptionGroup[E]) -> E:
@@ -137,12 +146,45 @@ def not_valid(
     shown = _BRIEF.repr(value)
     if len(shown) > _LONGEST:
         shown = f"{shown[:_LONGEST]}…"
+    said = "is missing" if value is None else f"{shown} is not valid"
     return InvalidError(
-        f"{field}: {shown} is not valid; allowed: {allowed}",
+        f"{field}: {said}; allowed: {allowed}",
         reason=reason,
         field=field,
         allowed=allowed,
     )
+
+
+def together(found: Sequence[InvalidError]) -> InvalidError:
+    """One error for all fields of a document that are wrong; its field is that of the first.
+
+    Names as many of them as an Event can show, and says how many more there are.
+    """
+    first = found[0]
+    said = list(dict.fromkeys(each.message for each in found))
+    if len(said) == 1:
+        return first
+    shown: list[str] = []
+    length = 0
+    for number, each in enumerate(said, 1):
+        length += len(each)
+        if shown and length > _TOGETHER:
+            break
+        shown.append(f"({number}) {each}")
+    more = [f"and {len(said) - len(shown)} more"] if len(shown) < len(said) else []
+    return InvalidError(
+        f"{len(said)} fields are wrong: {'; '.join(shown + more)}",
+        reason=first.reason,
+        field=first.field,
+        allowed=first.allowed,
+    )
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names for a sentence; of many the first, and how many more there are."""
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
 
 
 class ForbiddenError(TerminalError):

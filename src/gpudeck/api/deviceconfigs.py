@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from gpudeck import errors
 from gpudeck.api import labels, resource
 from gpudeck.errors import InvalidError
 
@@ -142,12 +143,7 @@ def check(configs: Sequence[tuple[resource.OpaqueConfig | None, str]]) -> None:
     """Raise InvalidError that names `all_problems` of configurations, if there are any."""
     found = all_problems(configs)
     if found:
-        raise InvalidError(
-            "; ".join(problem.message for problem in found),
-            reason="InvalidDeviceConfig",
-            field=found[0].field,
-            allowed=found[0].allowed,
-        )
+        raise errors.together(found)
 
 
 def _compared(
@@ -183,4 +179,9 @@ def _decoded(parameters: object) -> Any:
 def _problem(path: str, value: Any, allowed: str, what: str = "is not valid") -> InvalidError:
     text = msgspec.json.encode(value).decode()
     shown = text if len(text) <= 80 else text[:77] + "..."
-    return InvalidError(f"{path}: {shown} {what}; allowed: {allowed}", field=path, allowed=allowed)
+    return InvalidError(
+        f"{path}: {shown} {what}; allowed: {allowed}",
+        reason="InvalidDeviceConfig",
+        field=path,
+        allowed=allowed,
+    )

@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from gpudeck import errors
+from gpudeck.api import fields
+from gpudeck.api.fields import Field, Parts
 from gpudeck.api.nodefeatures import Rule
 from gpudeck.errors import InvalidError
 from gpudeck.features import labelling, settings
@@ -24,11 +25,11 @@ from gpudeck.features.namespaces import Requirement, selector
 from gpudeck.features.rules import patterns, shorthand
 from gpudeck.features.rules.evaluating import Named
 from gpudeck.features.settings import Settings
-from gpudeck.pluginconfig import fields
 
 REASON = "FeaturesConfigInvalid"
 NEVER_SECONDS = 10.0 * 365 * 86400
 """What a time that is not positive means: looks are never repeated."""
+_NAME = "the file"
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _LABEL_NAMESPACE = re.compile(r"(\*\.?)?([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
@@ -42,12 +43,6 @@ _RESTRICTIONS = {
 }
 _LEASE = {"leaseDuration": "lease_seconds", "renewDeadline": "renew_seconds",
           "retryPeriod": "retry_seconds"}  # fmt: skip
-
-
-class Field(fields.Field):
-    """A place in one of the two files."""
-
-    reason = REASON
 
 
 class Found(msgspec.Struct):
@@ -64,21 +59,13 @@ class Found(msgspec.Struct):
 
 
 def worker(text: str) -> Found:
-    """Read nfd-worker.conf. InvalidError with the path of what is wrong."""
-    found = Found()
-    parts = Field(document(text), "", {}).mapping("core", "sources")
-    if "core" in parts:
-        _core(parts["core"], found)
-    if "sources" in parts:
-        _sources(parts["sources"], found)
-    return found
+    """Read nfd-worker.conf. InvalidError with the path of everything that is wrong."""
+    return fields.read(document(text), _worker, reason=REASON, name=_NAME)
 
 
 def master(text: str) -> Found:
-    """Read nfd-master.conf. InvalidError with the path of what is wrong."""
-    found = Found()
-    _master(Field(document(text), "", {}), found)
-    return found
+    """Read nfd-master.conf. InvalidError with the path of everything that is wrong."""
+    return fields.read(document(text), _master, reason=REASON, name=_NAME)
 
 
 def document(text: str) -> Any:
@@ -120,8 +107,17 @@ def merged(given: Settings, found: Found) -> Settings:
     return result
 
 
-def _core(field: fields.Field, found: Found) -> None:
-    core = field.mapping(
+def _worker(top: Field) -> Found:
+    found = Found()
+    parts = top.mapping("core", "sources")
+    _core(parts, found)
+    _sources(parts, found)
+    return found
+
+
+def _core(parts: Parts, found: Found) -> None:
+    core = parts.below(
+        "core",
         "sleepInterval", "featureSources", "labelSources", "sources", "labelWhiteList",
         "noPublish", "noPublishFeatures", "noOwnerRefs", "klog",
     )  # fmt: skip
@@ -130,96 +126,96 @@ def _core(field: fields.Field, found: Found) -> None:
     _take(found, core, "labelSources", "label_sources", _source_names)
     _take(found, core, "sources", "label_sources", _source_names)  # The old name goes first.
     _take(found, core, "labelWhiteList", "label_whitelist", _pattern)
-    _take(found, core, "noPublish", "no_publish", fields.Field.boolean)
+    _take(found, core, "noPublish", "no_publish", Field.boolean)
     _take(found, core, "noPublishFeatures", "hidden_features", _feature_names)
     _note(found, core, "noOwnerRefs", "klog")
 
 
-def _sources(field: fields.Field, found: Found) -> None:
-    sources = field.mapping("cpu", "custom", "kernel", "local", "pci", "usb")
-    cpu = _below(
-        _below(sources, "cpu", "cpuid"), "cpuid", "attributeBlacklist", "attributeWhitelist"
-    )
+def _sources(parts: Parts, found: Found) -> None:
+    sources = parts.below("sources", "cpu", "custom", "kernel", "local", "pci", "usb")
+    cpu = sources.below("cpu", "cpuid").below("cpuid", "attributeBlacklist", "attributeWhitelist")
     _take(found, cpu, "attributeBlacklist", "cpuid_hidden", _texts)
     _take(found, cpu, "attributeWhitelist", "cpuid_shown", _texts)
-    kernel = _below(sources, "kernel", "kconfigFile", "configOpts")
+    kernel = sources.below("kernel", "kconfigFile", "configOpts")
     _take(found, kernel, "kconfigFile", "kernel_config", _path)
     _take(found, kernel, "configOpts", "kernel_options", _texts)
-    pci = _below(sources, "pci", "deviceClassWhitelist", "deviceLabelFields")
+    pci = sources.below("pci", "deviceClassWhitelist", "deviceLabelFields")
     _take(found, pci, "deviceClassWhitelist", "pci_classes", _pci_classes)
     _take(found, pci, "deviceLabelFields", "pci_fields", _pci_fields)
-    usb = _below(sources, "usb", "deviceClassWhitelist", "deviceLabelFields")
+    usb = sources.below("usb", "deviceClassWhitelist", "deviceLabelFields")
     _take(found, usb, "deviceClassWhitelist", "usb_classes", _usb_classes)
     _take(found, usb, "deviceLabelFields", "usb_fields", _usb_fields)
-    hooks = _below(sources, "local", "hooksEnabled").get("hooksEnabled")
-    if hooks is not None and hooks.boolean():
-        raise hooks.refuse("false; a program writes its features into features.d instead")
-    if "custom" in sources:
-        found.rules = [
-            Named("nfd-worker.conf", each.path, _rule(each))
-            for each in sources["custom"].items("a list of rules")
-        ]
+    sources.below("local", "hooksEnabled").read("hooksEnabled", _no_hooks, None)
+    found.rules = list(sources.read("custom", _rules, ()))
 
 
-def _master(top: fields.Field, found: Found) -> None:
+def _no_hooks(field: Field) -> None:
+    if field.boolean():
+        raise field.refuse("false; a program writes its features into features.d instead")
+
+
+def _rules(field: Field) -> tuple[Named, ...]:
+    return field.each(
+        lambda each: Named("nfd-worker.conf", each.path, _rule(each)), "a list of rules"
+    )
+
+
+def _master(top: Field) -> Found:
+    found = Found()
     parts = top.mapping(
         "noPublish", "autoDefaultNs", "extraLabelNs", "denyLabelNs", "resourceLabels",
         "enableTaints", "labelWhiteList", "resyncPeriod", "leaderElection", "nfdApiParallelism",
         "informerPageSize", "klog", "restrictions",
     )  # fmt: skip
-    _take(found, parts, "noPublish", "no_publish", fields.Field.boolean)
+    _take(found, parts, "noPublish", "no_publish", Field.boolean)
     _take(found, parts, "extraLabelNs", "extra_namespaces", _label_namespaces)
     _take(found, parts, "denyLabelNs", "denied_namespaces", _label_namespaces)
-    _take(found, parts, "enableTaints", "enable_taints", fields.Field.boolean)
+    _take(found, parts, "enableTaints", "enable_taints", Field.boolean)
     _take(found, parts, "labelWhiteList", "label_whitelist", _pattern)
     _take(found, parts, "resyncPeriod", "resync_seconds", _time)
     _take(found, parts, "nfdApiParallelism", "workers", _count)
     _take(found, parts, "informerPageSize", "page_size", _count)
     _note(found, parts, "klog")
-    default = parts.get("autoDefaultNs")
-    if default is not None and not default.boolean():
-        raise default.refuse("true; a name without a namespace always gets one")
-    resources = parts.get("resourceLabels")
-    if resources is not None and resources.value:
-        raise resources.refuse("none; NodeFeatureRules have extendedResources")
-    lease = _below(parts, "leaderElection", *_LEASE)
+    parts.read("autoDefaultNs", _default_namespace, None)
+    parts.read("resourceLabels", _no_resources, None)
+    lease = parts.below("leaderElection", *_LEASE)
     for key, name in _LEASE.items():
         _take(found, lease, key, name, _positive_time)
     _restrictions(parts, found)
+    return found
 
 
-def _restrictions(parts: dict[str, fields.Field], found: Found) -> None:
-    limits = _below(
-        parts, "restrictions", *_RESTRICTIONS, "disableTaints", "nodeFeatureNamespaceSelector"
+def _default_namespace(field: Field) -> None:
+    if not field.boolean():
+        raise field.refuse("true; a name without a namespace always gets one")
+
+
+def _no_resources(field: Field) -> None:
+    if field.value:
+        raise field.refuse("none; NodeFeatureRules have extendedResources")
+
+
+def _restrictions(parts: Parts, found: Found) -> None:
+    limits = parts.below(
+        "restrictions", *_RESTRICTIONS, "disableTaints", "nodeFeatureNamespaceSelector"
     )
     for key, name in _RESTRICTIONS.items():
-        _take(found, limits, key, name, fields.Field.boolean)
-    if "disableTaints" in limits and limits["disableTaints"].boolean():
+        _take(found, limits, key, name, Field.boolean)
+    if limits.read("disableTaints", Field.boolean, False):
         found.settings["enable_taints"] = False
-    if "nodeFeatureNamespaceSelector" in limits:
-        found.namespaces = selector(limits["nodeFeatureNamespaceSelector"])
+    found.namespaces = limits.read("nodeFeatureNamespaceSelector", selector, None)
 
 
-def _take(
-    found: Found,
-    parts: dict[str, fields.Field],
-    key: str,
-    name: str,
-    read: Callable[[fields.Field], Any],
-) -> None:
+def _take(found: Found, parts: Parts, key: str, name: str, read: Callable[[Field], Any]) -> None:
     if key in parts:
-        found.settings[name] = read(parts[key])
+        found.settings[name] = parts.read(key, read, None)
 
 
-def _note(found: Found, parts: dict[str, fields.Field], *keys: str) -> None:
+def _note(found: Found, parts: Parts, *keys: str) -> None:
     found.notes += [parts[key].path for key in keys if key in parts]
 
 
-def _below(parts: dict[str, fields.Field], key: str, *keys: str) -> dict[str, fields.Field]:
-    return parts[key].mapping(*keys) if key in parts else {}
-
-
-def _time(field: fields.Field) -> float:
+def _time(field: Field) -> float:
     """Seconds of `1m30s`, as Go writes times; what is not positive means never."""
     text = field.value if isinstance(field.value, str) else str(field.value)
     if text in ("0", "0s") or text.startswith("-"):
@@ -230,49 +226,49 @@ def _time(field: fields.Field) -> float:
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
-def _positive_time(field: fields.Field) -> float:
+def _positive_time(field: Field) -> float:
     seconds = _time(field)
     if seconds == NEVER_SECONDS:
         raise field.refuse("a time above 0, such as 15s")
     return seconds
 
 
-def _texts(field: fields.Field) -> tuple[str, ...]:
+def _texts(field: Field) -> tuple[str, ...]:
     allowed = "a list of texts"
-    return tuple(each.text("a text; put numbers in quotes") for each in field.items(allowed))
+    return field.each(lambda each: each.text("a text; put numbers in quotes"), allowed)
 
 
-def _listed(field: fields.Field, pattern: re.Pattern[str], allowed: str) -> tuple[str, ...]:
-    found = []
-    for each in field.items(f"a list; each: {allowed}"):
+def _listed(field: Field, pattern: re.Pattern[str], allowed: str) -> tuple[str, ...]:
+    def one(each: Field) -> str:
         if not isinstance(each.value, str) or not pattern.fullmatch(each.value):
             raise each.refuse(allowed)
-        found.append(each.value)
-    return tuple(found)
+        return each.value
+
+    return field.each(one, f"a list; each: {allowed}")
 
 
-def _pci_classes(field: fields.Field) -> tuple[str, ...]:
+def _pci_classes(field: Field) -> tuple[str, ...]:
     pattern = re.compile(r"[0-9a-fA-F]{2}([0-9a-fA-F]{2})?")
     return _listed(field, pattern, 'two or four hexadecimal digits in quotes, e.g. "0302"')
 
 
-def _usb_classes(field: fields.Field) -> tuple[str, ...]:
+def _usb_classes(field: Field) -> tuple[str, ...]:
     return _listed(field, re.compile(r"[0-9a-fA-F]{2}"), 'two hexadecimal digits in quotes: "0e"')
 
 
-def _pci_fields(field: fields.Field) -> tuple[str, ...]:
+def _pci_fields(field: Field) -> tuple[str, ...]:
     return _words(field, labelling.PCI_FIELDS)
 
 
-def _usb_fields(field: fields.Field) -> tuple[str, ...]:
+def _usb_fields(field: Field) -> tuple[str, ...]:
     return _words(field, labelling.USB_FIELDS)
 
 
-def _words(field: fields.Field, words: tuple[str, ...]) -> tuple[str, ...]:
+def _words(field: Field, words: tuple[str, ...]) -> tuple[str, ...]:
     return _listed(field, re.compile("|".join(words)), "one of " + ", ".join(words))
 
 
-def _source_names(field: fields.Field) -> tuple[str, ...]:
+def _source_names(field: Field) -> tuple[str, ...]:
     """Names of sources; `all`, and `-name` for all but that one."""
     words = ("all", *settings.SOURCES, *(f"-{name}" for name in settings.SOURCES))
     given = _listed(field, re.compile("|".join(words)), "all, -NAME, or NAME, one of "
@@ -282,16 +278,16 @@ def _source_names(field: fields.Field) -> tuple[str, ...]:
     return tuple(name for name in settings.SOURCES if name in wanted)
 
 
-def _feature_names(field: fields.Field) -> tuple[str, ...]:
+def _feature_names(field: Field) -> tuple[str, ...]:
     pattern = re.compile(r"[a-z]+\.([a-z]+|\*)|\*|[a-z]+\*")
     return _listed(field, pattern, "<source>.<feature>, or a beginning of it and *")
 
 
-def _label_namespaces(field: fields.Field) -> tuple[str, ...]:
+def _label_namespaces(field: Field) -> tuple[str, ...]:
     return _listed(field, _LABEL_NAMESPACE, "a DNS name; * at its beginning stands for anything")
 
 
-def _pattern(field: fields.Field) -> str:
+def _pattern(field: Field) -> str:
     text = str(field.value)
     try:
         patterns.compiled(text, field.path)
@@ -300,29 +296,28 @@ def _pattern(field: fields.Field) -> str:
     return text
 
 
-def _path(field: fields.Field) -> str:
+def _path(field: Field) -> str:
     if not isinstance(field.value, str) or (field.value and not field.value.startswith("/")):
         raise field.refuse("an absolute path on the host")
     return field.value
 
 
-def _count(field: fields.Field) -> int:
+def _count(field: Field) -> int:
     return field.whole(least=1, allowed="a whole number of 1 or more")
 
 
-def _rule(field: fields.Field) -> Rule:
+def _rule(field: Field) -> Rule:
     value = field.value
     if isinstance(value, dict):
         for key in value:
             if key not in _RULE_KEYS:
                 more = "; matchOn is now matchFeatures" if key == "matchOn" else ""
-                raise Field(value[key], f"{field.path}.{key}", {}).refuse(
-                    "the keys " + ", ".join(sorted(_RULE_KEYS)) + more
-                )
+                allowed = "the keys " + ", ".join(sorted(_RULE_KEYS)) + more
+                raise field.below(key).refuse(allowed)
     try:
         return msgspec.convert(shorthand.expanded(value), Rule)
     except msgspec.ValidationError as error:
-        raise errors.InvalidError(
+        raise InvalidError(
             f"{field.path}: {error}; allowed: a rule as in a NodeFeatureRule",
             reason=REASON,
             field=field.path,

@@ -82,12 +82,7 @@ class File:
         try:
             found = self._parse(content.decode("utf-8", "replace"))
         except InvalidError as error:
-            raise InvalidError(
-                f"{path}: {error.message}",
-                reason=error.reason,
-                field=error.field,
-                allowed=error.allowed,
-            ) from error
+            raise error.inside(path) from error
         for each in found.notes:
             _log.info("A value of the configuration has no effect here", field=each, file=path)
         metrics.config_success.set(1)

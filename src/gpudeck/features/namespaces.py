@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gpudeck.pluginconfig.fields import Field
+from gpudeck.api.fields import Field
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -26,17 +26,22 @@ class Requirement(msgspec.Struct, frozen=True):
 def selector(field: Field) -> tuple[Requirement, ...] | None:
     """Read a label selector as everywhere in Kubernetes; None for an empty one."""
     parts = field.mapping("matchLabels", "matchExpressions")
-    found = []
-    if "matchLabels" in parts:
-        values = parts["matchLabels"].value
-        if not isinstance(values, dict) or not all(
-            isinstance(each, str) for each in values.values()
-        ):
-            raise parts["matchLabels"].refuse("labels with their values, as texts")
-        found += [Requirement(key, "In", (value,)) for key, value in values.items()]
-    if "matchExpressions" in parts:
-        found += map(_requirement, parts["matchExpressions"].items("a list of requirements"))
-    return tuple(found) or None
+    found = (
+        *parts.read("matchLabels", _labels, ()),
+        *parts.read("matchExpressions", _requirements, ()),
+    )
+    return found or None
+
+
+def _labels(field: Field) -> tuple[Requirement, ...]:
+    values = field.value
+    if not isinstance(values, dict) or not all(isinstance(each, str) for each in values.values()):
+        raise field.refuse("labels with their values, as texts")
+    return tuple(Requirement(key, "In", (value,)) for key, value in values.items())
+
+
+def _requirements(field: Field) -> tuple[Requirement, ...]:
+    return field.each(_requirement, "a list of requirements")
 
 
 def fulfils(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> bool:
@@ -58,14 +63,19 @@ def _holds(value: str | None, wanted: Requirement) -> bool:
 
 def _requirement(field: Field) -> Requirement:
     parts = field.mapping("key", "operator", "values")
-    operator = parts.get("operator")
-    if "key" not in parts or operator is None:
-        raise field.refuse("key and operator")
-    if operator.value not in _OPERATORS:
-        raise operator.refuse(", ".join(_OPERATORS))
-    values = tuple(
-        each.text() for each in (parts["values"].items("a list") if "values" in parts else ())
-    )
-    if (operator.value in ("In", "NotIn")) is not bool(values):
+    key = parts.need("key", Field.text, "")
+    operator = parts.need("operator", _operator, "")
+    values = parts.read("values", _values, ())
+    if operator and (operator in ("In", "NotIn")) is not bool(values):
         raise field.refuse("values with In and NotIn, and none with the others")
-    return Requirement(parts["key"].text(), operator.value, values)
+    return Requirement(key, operator, values)
+
+
+def _operator(field: Field) -> str:
+    if field.value not in _OPERATORS:
+        raise field.refuse(", ".join(_OPERATORS))
+    return str(field.value)
+
+
+def _values(field: Field) -> tuple[str, ...]:
+    return field.each(Field.text, "a list")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
+from gpudeck import errors
+from gpudeck.api import fields
 from gpudeck.gfd import sharing
 from gpudeck.gfd.settings import Settings
 from gpudeck.pluginconfig import model, reading
 from gpudeck.pluginconfig import settings as configured
-from gpudeck.pluginconfig.fields import Field
 
 _WORDS = {"true": True, "1": True, "yes": True, "on": True}
 _WORDS |= {"false": False, "0": False, "no": False, "off": False}
@@ -45,7 +46,12 @@ def merged(settings: Settings, config: model.Config) -> Options:
     gfd = flags.gfd
     interval = gfd.sleep_interval_seconds or 60.0
     if settings.sleep_interval:
-        interval = reading.duration(Field(settings.sleep_interval, "--sleep-interval", {}))
+        interval = fields.read(
+            settings.sleep_interval,
+            reading.duration,
+            reason=errors.InvalidError.reason,
+            path="--sleep-interval",
+        )
     use_api = settings.use_node_feature_api
     fails = settings.fail_on_init_error
     return Options(
@@ -69,4 +75,4 @@ def _flag(name: str, given: str, in_file: bool | None, default: bool) -> bool:
         return default if in_file is None else in_file
     if given.strip().lower() in _WORDS:
         return _WORDS[given.strip().lower()]
-    raise Field(given, name, {}).refuse("true or false")
+    raise errors.not_valid(name, given, "true or false")

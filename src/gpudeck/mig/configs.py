@@ -8,19 +8,23 @@ api/spec/v1). Whether a card can do what an entry says is not known here: `plann
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from gpudeck import errors
-from gpudeck.errors import InvalidError, NotFoundError
+from gpudeck.api import fields
+from gpudeck.api.fields import Field
+from gpudeck.errors import NotFoundError
 from gpudeck.mig import mending
 
 KEY = "config.yaml"
 """The key of a ConfigMap that holds such a file."""
 VERSION = "v1"
+REASON = "InvalidMigConfig"
 _ROOT = "mig-configs"
 _FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 _ID = r"0[xX]([0-9a-fA-F]{8})"
@@ -31,7 +35,6 @@ _FILTER_RULE = (
     "followed by a colon and the same for the subsystem; or a list of them"
 )
 _DEVICES_RULE = "all, or a list of the node's card numbers from 0 in the order of the PCI bus"
-_COUNT_RULE = "a whole number from 0"
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -75,7 +78,7 @@ class Configs(msgspec.Struct, frozen=True):
         """Return a config. Raises NotFoundError that lists what there is."""
         if name not in self.by_name:
             raise NotFoundError(
-                f"there is no config {name!r} in {_ROOT}; allowed: {', '.join(self.by_name)}",
+                f"there is no config {name!r} in {_ROOT}; allowed: {errors.listed(self.by_name)}",
                 reason="NoSuchMigConfig",
             )
         return self.by_name[name]
@@ -94,14 +97,15 @@ def profile_path(name: str, index: int, profile: str) -> str:
 def read(text: str, source: str = KEY) -> Configs:
     """Read a file, or the manifest of a ConfigMap that holds one.
 
-    Raises InvalidError with the path of the first wrong field, its value and what is allowed.
+    Raises InvalidError with the path of each wrong field, its value and what is allowed.
     """
     loaded = mending.load(text, source)
     document, notes = loaded.document, loaded.notes
     if isinstance(document, dict) and document.get("kind") == "ConfigMap":
         inner = mending.load(_content(document), f"data.{KEY}")
         document, notes = inner.document, (*notes, *inner.notes)
-    return Configs(_configs(document, source), notes)
+    by_name = fields.read(document, _configs, reason=REASON, name=source)
+    return Configs(by_name, notes)
 
 
 def _content(manifest: dict[str, Any]) -> str:
@@ -109,117 +113,114 @@ def _content(manifest: dict[str, Any]) -> str:
     content = found.get(KEY) if isinstance(found, dict) else None
     if not isinstance(content, str):
         keys = sorted(map(str, found)) if isinstance(found, dict) else found
-        raise refusal("data", keys, f"a mapping with the key {KEY}, which holds a text")
+        allowed = f"a mapping with the key {KEY}, which holds a text"
+        raise errors.not_valid("data", keys, allowed, reason=REASON)
     return content
 
 
-def _configs(document: Any, source: str) -> dict[str, Config]:
-    if not isinstance(document, dict):
-        raise refusal(source, document, f"a mapping with version and {_ROOT}")
-    _known(document, "", ("version", _ROOT))
-    if document.get("version") != VERSION:
-        raise refusal("version", document.get("version"), VERSION)
-    found = document.get(_ROOT)
-    if not isinstance(found, dict) or not found:
-        raise refusal(_ROOT, found, "a mapping of at least one name to a list of entries")
-    return {_name(name): _config(name, entries) for name, entries in found.items()}
+def _configs(top: Field) -> dict[str, Config]:
+    if not isinstance(top.value, dict):
+        raise top.refuse(f"a mapping with version and {_ROOT}")
+    found = top.mapping("version", _ROOT)
+    found.need("version", _version, None)
+    return found.need(_ROOT, _by_name, {})
 
 
-def _name(name: Any) -> str:
-    if not isinstance(name, str) or not name:
-        raise refusal(f"{_ROOT}: the name of a config", name, "a text; quote it")
-    return name
+def _version(field: Field) -> None:
+    if field.value != VERSION:
+        raise field.refuse(VERSION)
 
 
-def _config(name: str, entries: Any) -> Config:
-    where = f'{_ROOT}["{name}"]'
-    if not isinstance(entries, list) or not entries:
-        raise refusal(where, entries, "a list of at least one entry")
-    return tuple(_entry(entry, name, index) for index, entry in enumerate(entries))
+def _by_name(field: Field) -> dict[str, Config]:
+    allowed = "a mapping of at least one name to a list of entries"
+    if not field.value:
+        raise field.refuse(allowed)
+    return {
+        name: entries.attempt(_config, ())
+        for name, entries in field.entries(allowed, names="the name of a config")
+    }
 
 
-def _entry(entry: Any, name: str, index: int) -> Entry:
-    where = path(name, index)
-    if not isinstance(entry, dict) or not entry:
-        raise refusal(where, entry, f"a mapping with {', '.join(_FIELDS)}")
-    _known(entry, where, _FIELDS)
-    enabled = entry.get("mig-enabled")
-    if not isinstance(enabled, bool):
-        raise refusal(f"{where}.mig-enabled", enabled, "true or false")
+def _config(field: Field) -> Config:
+    allowed = "a list of at least one entry"
+    if not field.value:
+        raise field.refuse(allowed)
+    return field.each(_entry, allowed)
+
+
+def _entry(field: Field) -> Entry:
+    if not field.value:
+        raise field.refuse(f"a mapping with {', '.join(_FIELDS)}")
+    found = field.mapping(*_FIELDS)
+    enabled = found.need("mig-enabled", Field.boolean, None)
+    counts: Mapping[str, int] = {}
+    if enabled:
+        counts = found.need("mig-devices", _counts, {})
+    elif enabled is not None:
+        found.read("mig-devices", _no_counts, None)
     return Entry(
-        enabled=enabled,
-        devices=_devices(entry.get("devices"), f"{where}.devices"),
-        filters=tuple(_filters(entry, f"{where}.device-filter")),
-        counts=_counts(entry, name, index),
+        enabled=bool(enabled),
+        devices=found.need("devices", _devices, None),
+        filters=found.read("device-filter", _filters, ()),
+        counts=counts,
     )
 
 
-def _devices(value: Any, where: str) -> tuple[int, ...] | None:
-    if value == "all":
+def _devices(field: Field) -> tuple[int, ...] | None:
+    if field.value == "all":
         return None
-    if not isinstance(value, list) or not value:
-        raise refusal(where, value, _DEVICES_RULE)
-    for position, each in enumerate(value):
-        if not _is_count(each):
-            raise refusal(f"{where}[{position}]", each, _COUNT_RULE)
-    return tuple(dict.fromkeys(value))
+    if not field.value:
+        raise field.refuse(_DEVICES_RULE)
+    return tuple(dict.fromkeys(field.each(_count, _DEVICES_RULE)))
 
 
-def _filters(entry: dict[Any, Any], where: str) -> Iterator[Filter]:
-    value = entry.get("device-filter", "")
-    if not isinstance(value, list):
-        value = [] if value == "" else [value]  # An empty text is no filter to nvidia-mig-parted.
-    for position, each in enumerate(value):
-        # Without quotes a hexadecimal number is a number to YAML.
-        text = f"0x{each:08X}" if _is_count(each) else each
-        match = _FILTER.fullmatch(text) if isinstance(text, str) else None
-        if match is None:
-            raise refusal(f"{where}[{position}]" if len(value) > 1 else where, each, _FILTER_RULE)
-        yield Filter(int(match[1], 16), int(match[2], 16) if match[2] else None)
+def _filters(field: Field) -> tuple[Filter, ...]:
+    if isinstance(field.value, list) and len(field.value) != 1:
+        return field.each(_filter, _FILTER_RULE)
+    only = field.value[0] if isinstance(field.value, list) else field.value
+    # An empty text is no filter to nvidia-mig-parted.
+    return () if only == "" else (_filter(field.instead(only)),)
 
 
-def _counts(entry: dict[Any, Any], name: str, index: int) -> dict[str, int]:
-    where, given = path(name, index, "mig-devices"), entry.get("mig-devices")
-    if not entry["mig-enabled"]:
-        if given:
-            raise refusal(where, given, "nothing while mig-enabled is false")
-        return {}
-    if not isinstance(given, dict):
-        rule = "a mapping of profile to count; {} for MIG without partitions"
-        raise refusal(where, given, rule)
-    for profile, count in given.items():
-        field = profile_path(name, index, profile)
-        if not isinstance(profile, str) or not _PROFILE.fullmatch(profile):
-            raise refusal(field, profile, "the name of a profile, e.g. 1g.5gb or 1g.10gb+me")
-        if not _is_count(count):
-            raise refusal(field, count, _COUNT_RULE)
+def _filter(field: Field) -> Filter:
+    value = field.value
+    # Without quotes a hexadecimal number is a number to YAML.
+    text = f"0x{value:08X}" if _is_count(value) else value
+    match = _FILTER.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise field.refuse(_FILTER_RULE)
+    return Filter(int(match[1], 16), int(match[2], 16) if match[2] else None)
+
+
+def _no_counts(field: Field) -> None:
+    if field.value:
+        raise field.refuse("nothing while mig-enabled is false")
+
+
+def _counts(field: Field) -> dict[str, int]:
+    allowed = "a mapping of profile to count; {} for MIG without partitions"
+    given = {
+        profile: count.attempt(functools.partial(_profile_count, profile), None)
+        for profile, count in field.entries(allowed, names="a profile")
+    }
     counts = {profile: count for profile, count in given.items() if count}
-    if given and not counts:
-        raise refusal(where, given, "at least one count above 0, or {} for no partitions")
+    if given and all(count == 0 for count in given.values()):
+        raise field.refuse("at least one count above 0, or {} for no partitions")
     return counts
+
+
+def _profile_count(profile: str, field: Field) -> int:
+    if not _PROFILE.fullmatch(profile):
+        raise field.instead(profile).refuse("the name of a profile, e.g. 1g.5gb or 1g.10gb+me")
+    return _count(field)
+
+
+def _count(field: Field) -> int:
+    return field.whole(least=0, allowed="a whole number from 0")
 
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _known(found: dict[Any, Any], where: str, fields: tuple[str, ...]) -> None:
-    for key in found:
-        if key not in fields:
-            field = f"{where}.{key}" if where else str(key)
-            raise refusal(field, key, f"the fields {', '.join(fields)}")
-
-
-def refusal(field: str, value: Any, allowed: str) -> InvalidError:
-    """Return the error for a field that is not as it must be."""
-    if value is not None:
-        return errors.not_valid(field, value, allowed, reason="InvalidMigConfig")
-    return InvalidError(
-        f"{field}: is missing; allowed: {allowed}",
-        reason="InvalidMigConfig",
-        field=field,
-        allowed=allowed,
-    )
 
 
 def write(by_name: Mapping[str, Config]) -> str:

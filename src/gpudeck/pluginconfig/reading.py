@@ -8,17 +8,19 @@ here the first are refused, and the second work or are said in `Config.notes`.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from typing import Any
 
 import yaml
 
-from gpudeck.api import documents, quantities
+from gpudeck.api import documents, fields, quantities
+from gpudeck.api.fields import Field, Parts
 from gpudeck.errors import InvalidError
-from gpudeck.pluginconfig import fields, model
-from gpudeck.pluginconfig.fields import Field
+from gpudeck.pluginconfig import model
 
+REASON = "PluginConfigInvalid"
 VERSION = "v1"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _NAME_RULE = (
@@ -61,20 +63,28 @@ _HINTS = {
 def parse(text: str) -> model.Config:
     """Read one config. An empty one is valid and changes nothing.
 
-    Raises InvalidError with the path of the first wrong field, its value and what is allowed.
+    Raises InvalidError with the path of each wrong field, its value and what is allowed.
     """
-    top = Field(_load(text), "", _HINTS).mapping("version", "flags", "resources", "sharing", "imex")
-    if "version" in top and top["version"].value != VERSION:
-        raise top["version"].refuse(VERSION)
-    flags = _flags(top.get("flags"))
-    sharing, notes = _sharing(top.get("sharing"))
+    return fields.read(_load(text), _config, reason=REASON, hints=_HINTS)
+
+
+def _config(top: Field) -> model.Config:
+    found = top.mapping("version", "flags", "resources", "sharing", "imex")
+    found.read("version", _version, None)
+    flags = found.read("flags", _flags, model.Flags())
+    sharing, notes = found.read("sharing", _sharing, (None, ()))
     return model.Config(
         flags=flags,
-        resources=_resources(top.get("resources")),
+        resources=found.read("resources", _resources, model.Resources()),
         sharing=sharing,
-        imex=_imex(top.get("imex")),
+        imex=found.read("imex", _imex, model.Imex()),
         notes=(*_without_effect(flags), *notes),
     )
+
+
+def _version(field: Field) -> None:
+    if field.value != VERSION:
+        raise field.refuse(VERSION)
 
 
 def _load(text: str) -> Any:
@@ -94,14 +104,12 @@ def _load(text: str) -> Any:
 def _unreadable(what: str, allowed: str) -> InvalidError:
     return InvalidError(
         f"the config cannot be read: {what}; allowed: {allowed}",
-        reason=fields.REASON,
+        reason=REASON,
         allowed=allowed,
     )
 
 
-def _flags(field: Field | None) -> model.Flags:
-    if field is None:
-        return model.Flags()
+def _flags(field: Field) -> model.Flags:
     found = field.mapping(
         "migStrategy",
         "failOnInitError",
@@ -126,9 +134,9 @@ def _flags(field: Field | None) -> model.Flags:
         gds_enabled=_boolean(found, "gdsEnabled"),
         mofed_enabled=_boolean(found, "mofedEnabled"),
         use_node_feature_api=_boolean(found, "useNodeFeatureAPI"),
-        device_discovery_strategy=_discovery(found.get("deviceDiscoveryStrategy")),
-        plugin=_plugin(found.get("plugin")),
-        gfd=_gfd(found.get("gfd")),
+        device_discovery_strategy=found.read("deviceDiscoveryStrategy", _discovery, None),
+        plugin=found.read("plugin", _plugin, model.PluginFlags()),
+        gfd=found.read("gfd", _gfd, model.GfdFlags()),
     )
 
 
@@ -159,9 +167,7 @@ def _without_effect(flags: model.Flags) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _plugin(field: Field | None) -> model.PluginFlags:
-    if field is None:
-        return model.PluginFlags()
+def _plugin(field: Field) -> model.PluginFlags:
     found = field.mapping(
         "passDeviceSpecs",
         "deviceListStrategy",
@@ -171,10 +177,9 @@ def _plugin(field: Field | None) -> model.PluginFlags:
         "containerDriverRoot",
         "sharedDevicesAllocationPolicy",
     )
-    listed = found.get("deviceListStrategy")
     return model.PluginFlags(
         pass_device_specs=_boolean(found, "passDeviceSpecs"),
-        device_list_strategy=_strategies(listed) if listed is not None else None,
+        device_list_strategy=found.read("deviceListStrategy", _strategies, None),
         device_id_strategy=_word(found, "deviceIDStrategy", model.IdStrategy),
         cdi_annotation_prefix=_text(found, "cdiAnnotationPrefix"),
         nvidia_ctk_path=_text(found, "nvidiaCTKPath"),
@@ -190,25 +195,26 @@ def _strategies(field: Field) -> tuple[model.ListStrategy, ...]:
     words = ", ".join(model.ListStrategy)
     if isinstance(field.value, str):
         # As on the command line, where they are separated by commas.
-        each = [Field(word.strip(), field.path, {}) for word in field.value.split(",")]
+        found = tuple(_strategy(field.instead(word.strip())) for word in field.value.split(","))
     else:
-        each = list(field.items(f"one of {words}, or a list of them"))
-    if not each:
+        found = field.each(_strategy, f"one of {words}, or a list of them")
+    if not field.value:
         raise field.refuse(f"at least one of {words}")
-    return tuple(dict.fromkeys(one.word(model.ListStrategy) for one in each))
+    return tuple(dict.fromkeys(found))
 
 
-def _gfd(field: Field | None) -> model.GfdFlags:
-    if field is None:
-        return model.GfdFlags()
+def _strategy(field: Field) -> model.ListStrategy:
+    return model.ListStrategy(field.word(model.ListStrategy))
+
+
+def _gfd(field: Field) -> model.GfdFlags:
     found = field.mapping(
         "oneshot", "noTimestamp", "sleepInterval", "outputFile", "machineTypeFile"
     )
-    interval = found.get("sleepInterval")
     return model.GfdFlags(
         oneshot=_boolean(found, "oneshot"),
         no_timestamp=_boolean(found, "noTimestamp"),
-        sleep_interval_seconds=duration(interval) if interval is not None else None,
+        sleep_interval_seconds=found.read("sleepInterval", duration, None),
         output_file=_text(found, "outputFile"),
         machine_type_file=_text(found, "machineTypeFile"),
     )
@@ -231,41 +237,39 @@ def duration(field: Field) -> float:
     return seconds
 
 
-def _discovery(field: Field | None) -> str | None:
+def _discovery(field: Field) -> str:
     words = ("auto", "nvml", "tegra", "vfio")
-    if field is not None and field.value not in words:
+    if field.value not in words:
         raise field.refuse(", ".join(words))
-    return None if field is None else str(field.value)
+    return str(field.value)
 
 
-def _resources(field: Field | None) -> model.Resources:
-    if field is None:
-        return model.Resources()
+def _resources(field: Field) -> model.Resources:
     found = field.mapping("gpus", "mig")
-    return model.Resources(gpus=_patterns(found.get("gpus")), mig=_patterns(found.get("mig")))
+    return model.Resources(
+        gpus=found.read("gpus", _patterns, ()), mig=found.read("mig", _patterns, ())
+    )
 
 
-def _patterns(field: Field | None) -> tuple[model.Named, ...]:
-    if field is None:
-        return ()
-    named = []
-    for each in field.items("a list of {pattern, name}"):
-        found = each.mapping("pattern", "name")
-        named.append(
-            model.Named(
-                pattern=_required(each, found, "pattern").text(),
-                name=_name(_required(each, found, "name")),
-            )
-        )
-    return tuple(named)
+def _patterns(field: Field) -> tuple[model.Named, ...]:
+    return field.each(_pattern, "a list of {pattern, name}")
 
 
-def _sharing(field: Field | None) -> tuple[model.Sharing | None, tuple[str, ...]]:
-    if field is None:
-        return None, ()
+def _pattern(field: Field) -> model.Named:
+    found = field.mapping("pattern", "name")
+    return model.Named(
+        pattern=found.need("pattern", Field.text, ""), name=found.need("name", _name, "")
+    )
+
+
+def _sharing(field: Field) -> tuple[model.Sharing | None, tuple[str, ...]]:
     found = field.mapping(*model.Strategy)
-    read = {name: _replicated(model.Strategy(name), each) for name, each in found.items()}
-    if model.Strategy.MPS in read and model.Strategy.TIME_SLICING in read:
+    read = {
+        strategy: found.read(strategy, functools.partial(_replicated, strategy), None)
+        for strategy in model.Strategy
+        if strategy in found
+    }
+    if len(read) > 1:
         # The order is NVIDIA's (config v1, 0.20).
         note = "sharing.timeSlicing: has no effect beside sharing.mps, which takes precedence."
         return read[model.Strategy.MPS], (note,)
@@ -274,41 +278,45 @@ def _sharing(field: Field | None) -> tuple[model.Sharing | None, tuple[str, ...]
 
 def _replicated(strategy: model.Strategy, field: Field) -> model.Sharing:
     found = field.mapping(*_SHARING_KEYS)
-    listed = _required(field, found, "resources")
-    resources = tuple(_resource(each) for each in listed.items("a list of {name, replicas}"))
-    if not resources:
-        raise listed.refuse("at least one {name, replicas}")
     fails = _boolean(found, "failRequestsGreaterThanOne")
     return model.Sharing(
         strategy=strategy,
         rename_by_default=_boolean(found, "renameByDefault") or False,
         fail_requests_greater_than_one=strategy is model.Strategy.MPS if fails is None else fails,
-        resources=resources,
+        resources=found.need("resources", _shared, ()),
     )
+
+
+def _shared(field: Field) -> tuple[model.Replicated, ...]:
+    found = field.each(_resource, "a list of {name, replicas}")
+    if not field.value:
+        raise field.refuse("at least one {name, replicas}")
+    return found
 
 
 def _resource(field: Field) -> model.Replicated:
     found = field.mapping(*_RESOURCE_KEYS)
-    name = _name(_required(field, found, "name"))
-    replicas = _required(field, found, "replicas")
-    rename = _name(found["rename"]) if "rename" in found else None
-    count, devices = _devices(found.get("devices"))
+    count, devices = found.read("devices", _devices, (None, None))
     return model.Replicated(
-        name=name,
-        replicas=replicas.whole(least=2, most=REPLICAS, allowed=_REPLICAS_RULE),
-        rename=rename,
+        name=found.need("name", _name, ""),
+        replicas=found.need("replicas", _replicas, 0),
+        rename=found.read("rename", _name, None),
         count=count,
         devices=devices,
-        memory_limit=_memory_limit(found.get("memoryLimit")),
+        memory_limit=found.read("memoryLimit", _memory_limit, None),
     )
 
 
-def _devices(field: Field | None) -> tuple[int | None, tuple[str, ...] | None]:
-    if field is None or field.value == "all":
+def _replicas(field: Field) -> int:
+    return field.whole(least=2, most=REPLICAS, allowed=_REPLICAS_RULE)
+
+
+def _devices(field: Field) -> tuple[int | None, tuple[str, ...] | None]:
+    if field.value == "all":
         return None, None
     if isinstance(field.value, list):
-        named = tuple(_device(each) for each in field.items(_DEVICES_RULE))
-        if not named or len(set(named)) != len(named):
+        named = field.each(_device, _DEVICES_RULE)
+        if not field.value or len(set(named)) != len(named):
             raise field.refuse("at least one device, each once")
         return None, named
     return field.whole(least=1, allowed=_DEVICES_RULE), None
@@ -323,9 +331,7 @@ def _device(field: Field) -> str:
     raise field.refuse("an index (0), i:j for MIG, or a UUID")
 
 
-def _memory_limit(field: Field | None) -> str | None:
-    if field is None:
-        return None
+def _memory_limit(field: Field) -> str:
     allowed = f"{model.EQUAL}, or a quantity of memory of at least 1Mi such as 8Gi"
     text = field.text(allowed)
     if text == model.EQUAL:
@@ -339,19 +345,19 @@ def _memory_limit(field: Field | None) -> str | None:
     return text
 
 
-def _imex(field: Field | None) -> model.Imex:
-    if field is None:
-        return model.Imex()
+def _imex(field: Field) -> model.Imex:
     found = field.mapping("channelIDs", "required")
-    channels = found.get("channelIDs")
-    ids = channels.items("[] or [0]") if channels is not None else ()
-    numbers = tuple(each.whole(least=0, most=0, allowed="0") for each in ids)
-    if channels is not None and len(numbers) > 1:
-        raise channels.refuse("[] or [0]")
     return model.Imex(
-        channel_ids=numbers,
+        channel_ids=found.read("channelIDs", _channels, ()),
         required=_boolean(found, "required") or False,
     )
+
+
+def _channels(field: Field) -> tuple[int, ...]:
+    ids = field.each(lambda each: each.whole(least=0, most=0, allowed="0"), "[] or [0]")
+    if len(field.value) > 1:
+        raise field.refuse("[] or [0]")
+    return ids
 
 
 def _name(field: Field) -> str:
@@ -363,20 +369,13 @@ def _name(field: Field) -> str:
     return full
 
 
-def _required(parent: Field, found: dict[str, Field], key: str) -> Field:
-    if key not in found:
-        path = f"{parent.path}.{key}" if parent.path else key
-        raise Field(None, path, {}).refuse(f"{key} must be set")
-    return found[key]
+def _boolean(found: Parts, key: str) -> bool | None:
+    return found.read(key, Field.boolean, None)
 
 
-def _boolean(found: dict[str, Field], key: str) -> bool | None:
-    return found[key].boolean() if key in found else None
+def _text(found: Parts, key: str) -> str | None:
+    return found.read(key, Field.text, None)
 
 
-def _text(found: dict[str, Field], key: str) -> str | None:
-    return found[key].text() if key in found else None
-
-
-def _word(found: dict[str, Field], key: str, words: type[Any]) -> Any:
-    return found[key].word(words) if key in found else None
+def _word(found: Parts, key: str, words: type[Any]) -> Any:
+    return found.read(key, lambda field: field.word(words), None)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from gpudeck import errors
 from gpudeck.errors import InvalidError
 from gpudeck.pluginconfig import model, reading
 
@@ -114,7 +115,7 @@ def _missing(absent: Sequence[str]) -> Problem | None:
         return None
     maps = " and ".join(absent)
     return Problem(
-        reason=MISSING, message=f"the ConfigMap {maps}, which has the configs, is not there"
+        reason=MISSING, message=f"ConfigMap {maps}: it is not there; it is to hold the configs"
     )
 
 
@@ -153,7 +154,7 @@ def _read(configs: Mapping[str, str], origin: Origin, name: str) -> Selected:
     if not name:
         return NOTHING
     if name not in configs:
-        allowed = ", ".join(sorted(configs)) or "none, for there is no config"
+        allowed = errors.listed(sorted(configs)) or "none, for there is no config"
         raise InvalidError(
             f"{_where(origin)}: {name!r} is not the name of a config; allowed: {allowed}",
             reason=UNKNOWN,
@@ -163,12 +164,7 @@ def _read(configs: Mapping[str, str], origin: Origin, name: str) -> Selected:
     try:
         config = reading.parse(configs[name])
     except InvalidError as error:
-        raise InvalidError(
-            f"config {name!r}: {error.message}",
-            reason=error.reason,
-            field=error.field,
-            allowed=error.allowed,
-        ) from error
+        raise error.inside(f"config {name!r}") from error
     return Selected(name=name, origin=origin, text=configs[name], config=config)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gpudeck import errors
 from gpudeck.api import labels
 from gpudeck.errors import InvalidError, NotFoundError
 from gpudeck.mig import choosing, configs, generating
@@ -61,7 +62,7 @@ def find(
             return found
     raise NotFoundError(
         f"label {labels.MIG_CONFIG}: there is no config {name!r}; "
-        f"allowed: {', '.join(dict.fromkeys(known))}",
+        f"allowed: {errors.listed(dict.fromkeys(known))}",
         reason="NoSuchMigConfig",
     )
 
@@ -78,12 +79,7 @@ def _in(source: Source, name: str, known: list[str]) -> Found | None:
     try:
         found = configs.read(source.text)
     except InvalidError as error:
-        raise InvalidError(
-            f"{where}: {error.message}",
-            reason=error.reason,
-            field=error.field,
-            allowed=error.allowed,
-        ) from error
+        raise error.inside(where) from error
     if name in found.by_name:
         notes = tuple(f"{where}: {each}" for each in found.notes)
         return Found(choosing.Named(name, found.by_name[name]), notes)

@@ -169,6 +169,18 @@ def test_what_is_wrong_for_the_master_is_named_by_its_path(
     assert allowed in refused.value.message
 
 
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    text = """\
+core: {sleepIntervall: 60s, noPublish: maybe}
+sources: {pci: {deviceClassWhitelist: [0300, "02", x]}, local: {hooksEnabled: true}}
+"""
+    with pytest.raises(InvalidError) as refused:
+        configuring.worker(text)
+    assert refused.value.message.startswith("5 fields are wrong: (1) core.sleepIntervall: ")
+    for path in ("core.noPublish", "sources.pci.deviceClassWhitelist[2]", "sources.local.hooks"):
+        assert f") {path}" in refused.value.message
+
+
 def test_text_that_is_no_document_is_refused() -> None:
     with pytest.raises(InvalidError, match="allowed: a YAML document"):
         configuring.worker("core: [")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpudeck.api import fields
 from gpudeck.features.namespaces import Requirement, fulfils, selector
-from gpudeck.pluginconfig.fields import Field
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_all_requirements_must_hold() -> None:
 
 
 def test_an_empty_selector_selects_all() -> None:
-    assert selector(Field({}, "selector", {})) is None
+    assert fields.read({}, selector, reason="Wrong", path="selector") is None

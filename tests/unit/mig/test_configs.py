@@ -115,6 +115,26 @@ def test_an_entry_is_refused_by_field_value_and_what_is_allowed(
     assert caught.value.reason == "InvalidMigConfig"
 
 
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    entries = (
+        "{mig-enabled: 'on', device: all}",
+        f"{{{ON}, mig-devices: {{1g: 1, 2g.10gb: x}}, device-filter: [a, b]}}",
+    )
+    with pytest.raises(InvalidError) as caught:
+        configs.read(f"mig-configs:\n  x: [{', '.join(entries)}]\n  y: []\n", "f")
+    parts = caught.value.message.removeprefix("10 fields are wrong: ").split("; (")
+    assert [each.partition(") ")[2].partition(": ")[0] for each in ["1" + parts[0], *parts[1:]]][
+        :6
+    ] == [
+        "version",
+        f"{X}.device",
+        f"{X}.mig-enabled",
+        f"{X}.devices",
+        'mig-configs["x"][1].mig-devices["1g"]',
+        'mig-configs["x"][1].mig-devices["2g.10gb"]',
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "field"),
     [

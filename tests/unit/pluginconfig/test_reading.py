@@ -134,7 +134,7 @@ SHARING = "sharing: {timeSlicing: {resources: "
         ("flags: {gfd: {sleepInterval: soon}}", "flags.gfd.sleepInterval", "60s"),
         ("flags: {gfd: {sleepInterval: 60}}", "flags.gfd.sleepInterval", "at least 1s"),
         ("flags: {gfd: {sleepInterval: 1ms}}", "flags.gfd.sleepInterval", "at least 1s"),
-        ("sharing: {timeSlicing: {}}", "sharing.timeSlicing.resources", "must be set"),
+        ("sharing: {timeSlicing: {}}", "sharing.timeSlicing.resources", "a list of"),
         (SHARING + "[]}}", "sharing.timeSlicing.resources", "at least one"),
         (
             SHARING + "[{name: gpu, replicas: 1}]}}",
@@ -151,7 +151,7 @@ SHARING = "sharing: {timeSlicing: {resources: "
             "sharing.timeSlicing.resources[0].replicas",
             "at least 2",
         ),
-        (SHARING + "[{replicas: 2}]}}", "sharing.timeSlicing.resources[0].name", "must be set"),
+        (SHARING + "[{replicas: 2}]}}", "sharing.timeSlicing.resources[0].name", "lower-case"),
         (
             SHARING + "[{name: GPU, replicas: 2}]}}",
             "sharing.timeSlicing.resources[0].name",
@@ -175,7 +175,7 @@ SHARING = "sharing: {timeSlicing: {resources: "
         ("imex: {channelIDs: [1]}", "imex.channelIDs[0]", "0"),
         ("imex: {channelIDs: [false]}", "imex.channelIDs[0]", "0"),
         ("imex: {channelIDs: [0, 0]}", "imex.channelIDs", "[0]"),
-        ("resources: {gpus: [{pattern: x}]}", "resources.gpus[0].name", "must be set"),
+        ("resources: {gpus: [{pattern: x}]}", "resources.gpus[0].name", "lower-case"),
         ("sharing: [1]", "sharing", "timeSlicing, mps"),
     ],
 )
@@ -185,6 +185,45 @@ def test_what_is_wrong_is_named_by_its_path(text: str, path: str, words: str) ->
     assert caught.value.field == path
     assert words in caught.value.allowed
     assert path in caught.value.message
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    with pytest.raises(InvalidError) as caught:
+        reading.parse(
+            """\
+version: v2
+flags: {migStrategy: some, plugin: {passDeviceSpecs: 1, deviceListStrategy: [x, envvar, y]}}
+sharing:
+  timeSlicing:
+    renameByDefault: "yes"
+    resources:
+    - {name: gpu, replicas: 1}
+    - {replicaz: 4, devices: [0, x]}
+  mps: 5
+imex: [0]
+"""
+        )
+    paths = [
+        "version",
+        "flags.migStrategy",
+        "flags.plugin.passDeviceSpecs",
+        "flags.plugin.deviceListStrategy[0]",
+        "flags.plugin.deviceListStrategy[2]",
+        "sharing.timeSlicing.renameByDefault",
+        "sharing.timeSlicing.resources[0].replicas",
+        "sharing.timeSlicing.resources[1].replicaz",
+        "sharing.timeSlicing.resources[1].devices[1]",
+        "sharing.timeSlicing.resources[1].name",
+        "sharing.timeSlicing.resources[1].replicas",
+        "sharing.mps",
+        "imex",
+    ]
+    assert caught.value.field == "version"
+    assert caught.value.message.startswith(f"{len(paths)} fields are wrong: (1) version: 'v2' is")
+    shown = [each for each in paths if f") {each}: " in caught.value.message]
+    assert shown == paths[: len(shown)]
+    assert caught.value.message.endswith(f"; and {len(paths) - len(shown)} more")
+    assert len(caught.value.message) < 900
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,9 @@ def test_a_config_map_that_is_not_there_is_told_before_anybody_chooses_a_config(
     assert selected.name == ""
     assert selected.problem is not None
     assert selected.problem.reason == "PluginConfigMapMissing"
-    assert selected.problem.message == "the ConfigMap sharing, which has the configs, is not there"
+    assert selected.problem.message == (
+        "ConfigMap sharing: it is not there; it is to hold the configs"
+    )
     there = selecting.select({}, Choices(), selected)
     assert there.problem is None
 

@@ -8,16 +8,19 @@ wrong is refused with the path of the field.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import yaml
 
 from gpudeck import errors
-from gpudeck.api import documents, names
+from gpudeck.api import documents, fields, names
+from gpudeck.api.fields import Field
 from gpudeck.api.nodegroups import NodeGroup
 from gpudeck.api.v1alpha1.gpuclass import LabelSelector
 from gpudeck.controller.nodegroups.groups import (
@@ -37,11 +40,6 @@ VALUES = "groups.yaml"
 """The key of the chart's ConfigMap with its own groups."""
 CUSTOM = "custom"
 """The name in `partedConfig` of what `customConfigs` describes."""
-_BLOCKS = {
-    Sharing.EXCLUSIVE: "exclusive",
-    Sharing.TIME_SLICING: "timeSlicing",
-    Sharing.MIG: "mig",
-}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PROFILE = re.compile(r"([1-9][0-9]*g\.[1-9][0-9]*gb)(?:[+.]((?:me|gfx)(?:\.all)?)|(-me))?")
@@ -49,7 +47,10 @@ _MOST_PARTITIONS, _MOST_SLICES = 100, 7
 
 
 def node_group(found: NodeGroup) -> Group | None:
-    """Return the group; None for one that says nothing of GPUs. Raises InvalidError."""
+    """Return the group; None for one that says nothing of GPUs.
+
+    Raises InvalidError that names every wrong field.
+    """
     gpu = found.spec.gpu if found.spec is not None else None
     if gpu is None:
         return None
@@ -88,7 +89,7 @@ def world(
     for index, entry in enumerate(entries or ()):
         path = f"nodeGroups[{index}]"
         try:
-            name, selector = _head(entry, path)
+            name, selector = fields.read(entry, _head, reason=REASON, path=path)
         except InvalidError as error:
             problems[path] = error
             continue
@@ -106,7 +107,8 @@ def world(
 def _taken(keys: set[str], group: Group, path: str) -> Group:
     """Return the group itself. Raises InvalidError if another has its key."""
     if group.key in keys:
-        raise _refusal(path, group.name, "a name that no other group has")
+        allowed = "a name that no other group has"
+        raise errors.not_valid(path, group.name, allowed, reason=REASON)
     keys.add(group.key)
     return group
 
@@ -120,98 +122,133 @@ def _kept(keys: set[str], group: Group | None) -> Group | None:
 
 
 def _values(text: str, problems: dict[str, InvalidError]) -> list[Any] | None:
+    allowed = "a list of {name, selector, gpu}"
     try:
         found = documents.load(text or "[]")
     except yaml.YAMLError as error:
-        shown = " ".join(str(error).split())
-        problems[VALUES] = _refusal(VALUES, shown, "a YAML document")
-        return None
-    if not isinstance(found, list):
-        problems[VALUES] = _refusal(VALUES, found, "a list of {name, selector, gpu}")
-        return None
-    return found
+        found, allowed = " ".join(str(error).split()), "a YAML document"
+    if isinstance(found, list):
+        return found
+    problems[VALUES] = errors.not_valid(VALUES, found, allowed, reason=REASON)
+    return None
 
 
-def _head(found: Any, path: str) -> tuple[str, LabelSelector]:
-    entry = _mapping(found, path)
-    name, selector = entry.get("name"), entry.get("selector")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        allowed = "small letters, digits and dashes, at most 63"
-        raise _refusal(f"{path}.name", name, allowed)
+def _head(entry: Field) -> tuple[str, LabelSelector]:
+    found = entry.mapping()
+    return found.need("name", _name, ""), found.need("selector", _selector, LabelSelector())
+
+
+def _name(field: Field) -> str:
+    if not isinstance(field.value, str) or not _NAME.fullmatch(field.value):
+        raise field.refuse("small letters, digits and dashes, at most 63")
+    return field.value
+
+
+def _selector(field: Field) -> LabelSelector:
     try:
-        return name, msgspec.convert(selector, LabelSelector)
+        return msgspec.convert(field.value, LabelSelector)
     except msgspec.ValidationError as error:
-        raise _refusal(f"{path}.selector", selector, f"a label selector ({error})") from error
+        raise field.refuse(f"a label selector ({error})") from error
 
 
-def _use(found: Any, path: str, name: str) -> Use:
-    gpu = _mapping(found, path)
-    try:
-        sharing = Sharing(str(gpu.get("sharing")))
-    except ValueError as error:
-        raise _refusal(f"{path}.sharing", gpu.get("sharing"), ", ".join(Sharing)) from error
-    for other, block in _BLOCKS.items():
-        if other is not sharing and gpu.get(block) is not None:
-            where = f"{path}.{block}"
-            raise _refusal(where, gpu[block], f"nothing while sharing is {sharing.value}")
-    block = f"{path}.{_BLOCKS[sharing]}"
-    inner = _mapping(gpu.get(_BLOCKS[sharing]) or {}, block)
-    if sharing is Sharing.TIME_SLICING:
-        where = f"{block}.partitionCount"
-        count = _whole(inner.get("partitionCount", 4), where, 1, _MOST_PARTITIONS)
-        return Use(sharing=sharing, partition_count=count)
-    if sharing is Sharing.MIG:
-        return _mig(inner, block, name)
-    return Use(sharing=sharing)
+def _use(gpu: Any, path: str, name: str) -> Use:
+    return fields.read(gpu, functools.partial(_gpu, name), reason=REASON, path=path)
 
 
-def _mig(inner: Mapping[str, Any], path: str, name: str) -> Use:
-    chosen, custom = inner.get("partedConfig", "all-1g.5gb"), inner.get("customConfigs")
-    where = f"{path}.partedConfig"
+def _gpu(name: str, field: Field) -> Use:
+    found = field.mapping()
+    sharing = found.need("sharing", _sharing, None)
+    use = Use(sharing=Sharing.EXCLUSIVE)
+    for each, (block, reader) in _BLOCKS.items():
+        if each is sharing or (sharing is None and block in found):
+            inner = found.get(block) or field.below(block).instead({})
+            use = inner.attempt(functools.partial(reader, name), use)
+        elif block in found:
+            refusal = found[block].refuse(f"nothing while sharing is {sharing}")
+            field.document.wrong.append(refusal)
+    return use
+
+
+def _sharing(field: Field) -> Sharing | None:
+    return Sharing(field.word(Sharing))
+
+
+def _exclusive(_: str, field: Field) -> Use:
+    field.mapping()
+    return Use(sharing=Sharing.EXCLUSIVE)
+
+
+def _time_slicing(_: str, field: Field) -> Use:
+    count = field.mapping().read("partitionCount", _partition_count, 4)
+    return Use(sharing=Sharing.TIME_SLICING, partition_count=count)
+
+
+def _partition_count(field: Field) -> int:
+    return _whole(field, 1, _MOST_PARTITIONS)
+
+
+def _mig(name: str, field: Field) -> Use:
+    found = field.mapping()
+    chosen = found.read("partedConfig", _config_name, "all-1g.5gb")
     if chosen == CUSTOM:
-        config = _customs(custom, f"{path}.customConfigs")
+        config = found.need("customConfigs", _customs, ())
         return Use(sharing=Sharing.MIG, mig_config=custom_name(name, config), mig_custom=config)
-    if not isinstance(chosen, str) or not _LABEL.fullmatch(chosen):
-        raise _refusal(where, chosen, "the name of a MIG config, which is the value of a label")
-    if custom:
-        raise _refusal(where, chosen, f"{CUSTOM} where there are customConfigs")
+    if "customConfigs" in found and found["customConfigs"].value:
+        where = field.below("partedConfig").instead(chosen)
+        raise where.refuse(f"{CUSTOM} where there are customConfigs")
     return Use(sharing=Sharing.MIG, mig_config=chosen)
 
 
-def _customs(found: Any, path: str) -> configs.Config:
-    if not isinstance(found, list) or not found:
-        raise _refusal(path, found, "a list of at least one {index, slices}")
+def _config_name(field: Field) -> str:
+    if not isinstance(field.value, str) or not _LABEL.fullmatch(field.value):
+        raise field.refuse("the name of a MIG config, which is the value of a label")
+    return field.value
+
+
+def _customs(field: Field) -> configs.Config:
+    allowed = "a list of at least one {index, slices}"
+    if not field.value:
+        raise field.refuse(allowed)
     entries: dict[int, configs.Entry] = {}
-    for position, each in enumerate(found):
-        where = f"{path}[{position}]"
-        entry = _mapping(each, where)
-        index = _whole(entry.get("index"), f"{where}.index", 0, None)
-        if index in entries:
-            raise _refusal(f"{where}.index", index, "the number of each card once")
-        counts = _slices(entry.get("slices"), f"{where}.slices")
-        entries[index] = configs.Entry(enabled=True, devices=(index,), counts=counts)
+    for each in field.items(allowed):
+        with field.document.noting():
+            found = each.mapping()
+            index = found.need("index", _index, -1)
+            if index in entries and index >= 0:
+                raise each.below("index").refuse("the number of each card once")
+            counts = found.need("slices", _slices, {})
+            entries[index] = configs.Entry(enabled=True, devices=(index,), counts=counts)
     return tuple(entries[index] for index in sorted(entries))
 
 
-def _slices(found: Any, path: str) -> dict[str, int]:
-    if not isinstance(found, list) or not found:
-        raise _refusal(path, found, "a list of at least one {profile, count}")
+def _index(field: Field) -> int:
+    return _whole(field, 0, None)
+
+
+def _slices(field: Field) -> dict[str, int]:
+    allowed = "a list of at least one {profile, count}"
+    if not field.value:
+        raise field.refuse(allowed)
     counts: dict[str, int] = {}
-    for position, each in enumerate(found):
-        where = f"{path}[{position}]"
-        entry = _mapping(each, where)
-        profile = _profile(entry.get("profile"), f"{where}.profile")
-        if profile in counts:
-            raise _refusal(f"{where}.profile", entry["profile"], "each profile once")
-        counts[profile] = _whole(entry.get("count", 1), f"{where}.count", 1, _MOST_SLICES)
+    for each in field.items(allowed):
+        with field.document.noting():
+            found = each.mapping()
+            profile = found.need("profile", _profile, "")
+            if profile and profile in counts:
+                raise each.below("profile").refuse("each profile once")
+            counts[profile] = found.read("count", _count, 1)
     return dict(sorted(counts.items()))
 
 
-def _profile(found: Any, path: str) -> str:
+def _count(field: Field) -> int:
+    return _whole(field, 1, _MOST_SLICES)
+
+
+def _profile(field: Field) -> str:
     """Return a profile as the driver calls it: `1g.10gb.me` is `1g.10gb+me`."""
-    match = _PROFILE.fullmatch(found) if isinstance(found, str) else None
+    match = _PROFILE.fullmatch(field.value) if isinstance(field.value, str) else None
     if match is None:
-        raise _refusal(path, found, "the name of a profile, e.g. 1g.10gb, 7g.141gb or 1g.10gb+me")
+        raise field.refuse("the name of a profile, e.g. 1g.10gb, 7g.141gb or 1g.10gb+me")
     plain, added, without = match.groups()
     return f"{plain}+{added}" if added else plain + (without or "")
 
@@ -223,26 +260,18 @@ def custom_name(group: str, config: configs.Config) -> str:
     return names.label_value(f"{CUSTOM}-{group}", suffix=f"-{digest}")
 
 
-def _mapping(found: Any, path: str) -> Mapping[str, Any]:
-    if not isinstance(found, dict):
-        raise _refusal(path, found, "a mapping")
-    return found
+def _whole(field: Field, least: int, most: int | None) -> int:
+    value = field.value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # A CRD's `number` may come as 4.0.
+    upper = f" to {most}" if most is not None else ""
+    allowed = f"a whole number from {least}{upper}"
+    return field.instead(value).whole(least=least, most=most or math.inf, allowed=allowed)
 
 
-def _whole(found: Any, path: str, least: int, most: int | None) -> int:
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)  # A CRD's `number` may come as 4.0.
-    is_number = isinstance(found, int) and not isinstance(found, bool)
-    number = int(found) if is_number else -1
-    if number < least or (most is not None and number > most):
-        upper = f" to {most}" if most is not None else ""
-        raise _refusal(path, found, f"a whole number from {least}{upper}")
-    return number
-
-
-def _refusal(path: str, value: object, allowed: str) -> InvalidError:
-    if value is not None:
-        return errors.not_valid(path, value, allowed, reason=REASON)
-    return InvalidError(
-        f"{path}: is missing; allowed: {allowed}", reason=REASON, field=path, allowed=allowed
-    )
+_BLOCKS = {
+    Sharing.EXCLUSIVE: ("exclusive", _exclusive),
+    Sharing.TIME_SLICING: ("timeSlicing", _time_slicing),
+    Sharing.MIG: ("mig", _mig),
+}
+"""By `sharing`: the block that says more of it, and its reader."""

@@ -145,6 +145,25 @@ def test_a_wrong_field_is_named(gpu: Any, field: str) -> None:
     assert refused.value.reason == "NodeGroupInvalid"
 
 
+@pytest.mark.parametrize("sharing", ["MIG", "some"])
+def test_all_that_is_wrong_is_named_at_once(sharing: str) -> None:
+    slices = [{"profile": "1g"}, {"profile": "1g", "count": 9}]
+    gpu = customs(*slices, index="0") | {"sharing": sharing, "timeSlicing": {"partitionCount": 0}}
+    with pytest.raises(errors.InvalidError) as refused:
+        reading.node_group(node_group(gpu))
+    place = "spec.gpu.mig.customConfigs[0]"
+    wrong = [
+        f"{place}.index",
+        f"{place}.slices[0].profile",
+        f"{place}.slices[1].profile",
+        f"{place}.slices[1].count",
+        "spec.gpu.timeSlicing" if sharing == "MIG" else "spec.gpu.timeSlicing.partitionCount",
+    ]
+    wrong += ["spec.gpu.sharing"] if sharing != "MIG" else []
+    assert refused.value.message.startswith(f"{len(wrong)} fields are wrong: ")
+    assert all(f") {each}: " in refused.value.message for each in wrong)
+
+
 def world(
     *found: NodeGroup, values: Any = (), before: groups.World | None = None
 ) -> tuple[groups.World, dict[str, str | None]]:
