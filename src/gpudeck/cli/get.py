@@ -13,10 +13,11 @@ from typing import Any
 
 import click
 
+from gpudeck import errors
 from gpudeck.api import conditions, labels
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.cli import output, reading
-from gpudeck.explaining import asking, cards, judging, leaving, modes, plugins
+from gpudeck.explaining import asking, cards, judging, leaving, matching, modes, plugins
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.world import World
 
@@ -36,11 +37,7 @@ def get(kind: str | None, kubeconfig: str, context: str, as_json: bool) -> None:
     notes = [
         f"You may not read {each}; what it would tell is left out." for each in world.unreadable
     ]
-    notes += [
-        f"GPUClass {each['class']} is not ready: {each['message']}"
-        for each in rows.get("classes", ())
-        if each["ready"] == conditions.FALSE
-    ]
+    notes += _of_classes(rows.get("classes", []))
     if as_json:
         output.show_json({**rows, "notes": notes} if notes else rows)
         return
@@ -52,19 +49,43 @@ def get(kind: str | None, kubeconfig: str, context: str, as_json: bool) -> None:
         click.echo(f"note: {note}", err=True)
 
 
+def _of_classes(rows: Rows) -> list[str]:
+    notes = [
+        f"GPUClass {each['class']} is not ready: {each['message']}"
+        for each in rows
+        if each["ready"] == conditions.FALSE
+    ]
+    if by_plugin := [f"{each['byPlugin']} of {each['class']}" for each in rows if each["byPlugin"]]:
+        notes.append(
+            "FREE and HELD of classes leave out cards of nodes in device plugin mode "
+            f"({errors.listed(by_plugin)}); `gpudeck get nodes` counts what is free of those."
+        )
+    return notes
+
+
 def _show(kind: str, rows: Rows, *, named: bool) -> None:
     if not rows:
         output.show(f"No {kind}.")
         return
     if named:
         output.show(f"{kind.capitalize()}")
-    columns = _COLUMNS[kind]
+    columns = {
+        head: field
+        for head, field in _COLUMNS[kind].items()
+        if head not in _BY_PLUGIN or any(row[field] for row in rows)
+    }
     lines = [[_flat(row[field]) for field in columns.values()] for row in rows]
     output.show(output.table(list(columns), lines))
 
 
 def _flat(value: Any) -> Any:
-    return ", ".join(map(str, value)) if isinstance(value, list) else value
+    return ", ".join(map(_text, value)) if isinstance(value, list) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{value['free']}/{value['devices']} {value['resource']}"
+    return str(value)
 
 
 def nodes(world: World, found: list[Card]) -> Rows:
@@ -82,6 +103,7 @@ def nodes(world: World, found: list[Card]) -> Rows:
             "held": sum(bool(card.holders) for card in held),
             "mode": modes.of(world.nodes.get(name)),
             "toldBy": _told_by(held),
+            "offered": _offered(held),
         }
         for name, held in sorted(by_node.items())
     ]
@@ -92,6 +114,18 @@ def _told_by(held: list[Card]) -> list[str]:
     if any(card.is_plugin_node for card in held):
         told.add(str(cards.Source.DEVICE_PLUGIN))
     return sorted(told)
+
+
+def _offered(held: list[Card]) -> Rows:
+    """What of a node's cards its device plugin offers, and how much of it is free."""
+    return [
+        {
+            "resource": resource,
+            "devices": (devices := sum(card.offers.get(resource, 0) for card in held)),
+            "free": max(0, devices - sum(card.given.get(resource, 0) for card in held)),
+        }
+        for resource in sorted({each for card in held for each in card.offers})
+    ]
 
 
 def cards_(world: World, found: list[Card]) -> Rows:
@@ -138,7 +172,7 @@ def _state(card: Card, world: World) -> str:
     return "Free" if card.is_offered else "NotReady"
 
 
-def classes(world: World, _: list[Card]) -> Rows:
+def classes(world: World, found: list[Card]) -> Rows:
     """Return the GPUClasses, and the other DeviceClasses that claims may name."""
     rows = []
     for name, gpu_class in sorted(world.gpu_classes.items()):
@@ -153,6 +187,9 @@ def classes(world: World, _: list[Card]) -> Rows:
                 "cards": status.matching.gpus if status.matching else None,
                 "free": status.free,
                 "held": status.allocated,
+                "byPlugin": sum(
+                    card.is_plugin_node and matching.selects(gpu_class.spec, card) for card in found
+                ),
                 "message": status.message or (ready.message if ready else ""),
             }
         )
@@ -162,7 +199,7 @@ def classes(world: World, _: list[Card]) -> Rows:
             resource = (spec.extended_resource_name if spec else None) or ""
             rows.append(
                 {"class": name, "kind": "DeviceClass", "ready": "True", "resource": resource,
-                 "cards": None, "free": None, "held": None, "message": ""}
+                 "cards": None, "free": None, "held": None, "byPlugin": 0, "message": ""}
             )  # fmt: skip
     return rows
 
@@ -222,14 +259,16 @@ _ROWS: dict[str, Callable[[World, list[Card]], Rows]] = {
     "classes": classes,
     "claims": claims,
 }
+_BY_PLUGIN = ("FREE DEVICES", "OFFERED AS")
+"""Columns that are shown where a device plugin says something of them."""
 _COLUMNS = {
     "nodes": {
         "NODE": "node", "READY": "ready", "CARDS": "cards", "FREE": "free", "HELD": "held",
-        "MODE": "mode", "TOLD BY": "toldBy", "PRODUCTS": "products",
+        "FREE DEVICES": "offered", "MODE": "mode", "TOLD BY": "toldBy", "PRODUCTS": "products",
     },
     "cards": {
         "NODE": "node", "CARD": "card", "PRODUCT": "product", "MIB": "memoryMiB",
-        "STATE": "state", "HELD BY": "heldBy", "UUID": "uuid",
+        "STATE": "state", "OFFERED AS": "offeredAs", "HELD BY": "heldBy", "UUID": "uuid",
     },
     "classes": {
         "CLASS": "class", "KIND": "kind", "READY": "ready", "RESOURCE": "resource",

@@ -274,9 +274,12 @@ def _obstacles(fitting: list[Verdict]) -> str:
 
 def _names(fitting: list[Verdict], reason: Reason) -> str:
     """Name who holds cards, or the one common cause."""
-    details = list(dict.fromkeys(each.detail for each in fitting if each.reason is reason))
+    those = [each for each in fitting if each.reason is reason]
+    details = list(dict.fromkeys(each.detail for each in those))
+    if reason is Reason.MATCHES:
+        return ""
     if reason in (Reason.HELD_BY_POD, Reason.HELD_BY_CLAIM):
-        plain = [detail.partition(" (which card")[0] for detail in details]
+        plain = list(dict.fromkeys(one.text for each in those for one in each.card.holders))
         more = len(plain) - _SHOWN
         shown = plain if more <= 1 else [*plain[:_SHOWN], f"{more} more"]
         return f" ({_list(shown)})"
@@ -296,7 +299,8 @@ def _rest(others: list[Verdict]) -> list[str]:
 def _card(verdict: Verdict) -> str:
     card = verdict.card
     name = card.uuid or card.name
-    return f"{name} ({card.product})" if card.product else name
+    part = f"{verdict.part} of " if verdict.part else ""
+    return f"{part}{name} ({card.product})" if card.product else part + name
 
 
 def _are(count: int) -> str:

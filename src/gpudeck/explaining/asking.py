@@ -18,6 +18,7 @@ from gpudeck.api.resource import ClaimSpec, DeviceRequest
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.errors import InvalidError
+from gpudeck.explaining import partitioning
 from gpudeck.explaining.world import World
 
 _PLUGIN_DOMAIN = "nvidia.com/"
@@ -197,7 +198,7 @@ def _resource(name: str, count: int, world: World, asked: Asked, *, claim: str) 
         asked.asks.append(Ask(text, options, resource=name, claim=claim, count=count))
         return
     known = [*classes, *offered]
-    close = near(name, known)
+    close = partitioning.makeable(name, world) or near(name, known)
     if is_plugin_resource(name) or name.startswith(f"{labels.GROUP}/") or close:
         sentence = f"resources.limits: {name} is offered by no class and no node{close}"
         asked.problems.append(Problem(Trouble.UNKNOWN_RESOURCE, sentence, claim))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from gpudeck import errors
 from gpudeck.api import attributes, conditions, labels, names, quantities
 from gpudeck.api.core import Pod
 from gpudeck.api.meta import Condition
@@ -35,6 +36,8 @@ class Verdict:
     """CEL terms of the class that were not understood."""
     free: int = 1
     """Where it matches: how many devices that would do the pod could get of it."""
+    part: str = ""
+    """Where the pod holds it: what of it; "" for all of it."""
 
 
 class Judge:
@@ -49,7 +52,10 @@ class Judge:
         """Return the one reason of a card."""
         mine = self._held_by_pod(card)
         if mine:
-            return Verdict(card, Reason.HELD_BY_THIS_POD, mine)
+            parts = [part for part, _ in mine]
+            part = " and ".join(parts) if all(parts) else ""
+            how = ", ".join(f"{part} of it {how}" if part else how for part, how in mine)
+            return Verdict(card, Reason.HELD_BY_THIS_POD, how, part=part)
         if not self._asked.asks and not self._asked.problems:
             return Verdict(card, Reason.NOT_ASKED)
         discovered = _condition(card, conditions.DISCOVERED)
@@ -65,20 +71,21 @@ class Judge:
             or self._cordoned(card, match)
             or _held(card, match)
             or _offered(card, match, self._world)
-        ) or (Reason.MATCHES, "")
+        ) or (Reason.MATCHES, _left(card, match))
         count = plugins.free(card, match.resource) if match.resource else 1
         return Verdict(card, reason, detail, match.unknown, free=count)
 
-    def _held_by_pod(self, card: Card) -> str:
-        meta = self._pod.metadata
+    def _held_by_pod(self, card: Card) -> list[tuple[str, str]]:
+        """What of the card the pod has ("" for all of it), and by what."""
+        meta, found = self._pod.metadata, []
         for holder in card.holders:
             claim = f"{holder.namespace}/{holder.claim}"
             if holder.claim and claim in self._asked.claims:
-                return f"by claim {claim}"
-            if (holder.namespace, meta.name) in {(meta.namespace, pod) for pod in holder.pods}:
+                found.append((holder.part, f"by claim {claim}"))
+            elif (holder.namespace, meta.name) in {(meta.namespace, pod) for pod in holder.pods}:
                 note = "" if holder.is_exact else " (which card of the node the API does not tell)"
-                return f"by the device plugin{note}"
-        return ""
+                found.append((holder.part, f"by the device plugin{note}"))
+        return found
 
     def _match(self, card: Card) -> matching.Match:
         """Compare with everything asked for; facts that no adapter has told yet miss nothing."""
@@ -171,9 +178,18 @@ def _held(card: Card, match: Match) -> Obstacle | None:
     for holder in card.holders:
         reason = Reason.HELD_BY_POD if holder.pods else Reason.HELD_BY_CLAIM
         note = "" if holder.is_exact else " (which card of the node the API does not tell)"
-        others = "".join(f", {each.text}" for each in card.holders if each is not holder)
-        return reason, holder.text + note + ("" if note else others)
+        others = [each.label for each in card.holders if each is not holder]
+        return reason, holder.text + note if note else errors.listed([holder.label, *others])
     return None
+
+
+def _left(card: Card, match: Match) -> str:
+    """Say of a card that would do who has the rest of it."""
+    if match.resource:
+        return plugins.left(card, match.resource)
+    if not card.holders:
+        return ""
+    return f"a part of it is free; held: {errors.listed((each.label for each in card.holders), 3)}"
 
 
 def _too_little(card: Card, match: Match) -> str:

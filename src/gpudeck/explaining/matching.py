@@ -110,6 +110,16 @@ def _gpu_class(spec: GPUClassSpec, option: Option, card: Card) -> Match:
         return Match(str(error))
 
 
+def selects(spec: GPUClassSpec, card: Card) -> bool:
+    """Whether a class is for such cards, whatever of this one is offered."""
+    try:
+        return card.gpu is not None and not selectors.card_mismatches(
+            spec, selectors.traits_of_gpu(card.gpu)
+        )
+    except InvalidError:
+        return False
+
+
 def _without_device(spec: GPUClassSpec, option: Option, card: Card) -> Match:
     """Say what a card without a device for the class misses, or why it offers none."""
     if card.gpu is None:
@@ -123,7 +133,7 @@ def _without_device(spec: GPUClassSpec, option: Option, card: Card) -> Match:
         return Match(_sentence(missed))
     if kinds == [gpuclass.PARTITION] and (said := partitioning.missed(spec, card.gpu)):
         return Match(said)
-    hindrance = partitioning.obstacle(spec, card.gpu)
+    hindrance = partitioning.obstacle(spec, card.gpu, has_parts=bool(card.parts))
     if hindrance is None and gpuclass.WHOLE in kinds:
         return _all_terms(option.selectors, card, card.device)
     return Match(obstacle=hindrance)

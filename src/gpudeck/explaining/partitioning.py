@@ -4,10 +4,50 @@
 from __future__ import annotations
 
 from gpudeck.api import conditions, labels, quantities, selectors
+from gpudeck.api.core import Node
 from gpudeck.api.v1alpha1 import gpuclass
 from gpudeck.api.v1alpha1.gpuclass import GPUClassSpec
 from gpudeck.api.v1alpha1.physicalgpu import PartitionSupport, PhysicalGPU
+from gpudeck.devices import profiles
 from gpudeck.explaining.reasons import Obstacle, Reason
+from gpudeck.explaining.world import World
+from gpudeck.mig import defaults
+
+_RESOURCE = "nvidia.com/mig-"
+_STRATEGY = "nvidia.com/mig.strategy"
+"""On Node: how partitions are named there, by GPU feature discovery; absent for `none`."""
+
+
+def makeable(resource: str, world: World) -> str:
+    """Say what would make the partitions that a resource names; "" where no card can have them."""
+    wanted = resource.removeprefix(_RESOURCE)
+    found: dict[str, list[Node | None]] = {}
+    for gpu in world.gpus.values() if wanted != resource else ():
+        support = _support(gpu)
+        for each in (support.profiles if support else None) or ():
+            if profiles.spelled(each.name) == wanted:
+                node = world.nodes.get((gpu.metadata.labels or {}).get(labels.NODE, ""))
+                found.setdefault(each.name, []).append(node)
+    if not found:
+        return ""
+    profile, nodes = next(iter(found.items()))
+    ways = []
+    if any(_label(each, labels.ACTIVE_MODE) != labels.MODE_DRA for each in nodes):
+        mixed = any(_label(each, _STRATEGY) == "mixed" for each in nodes)
+        by_name = "" if mixed else ", and the MIG strategy mixed offers them by that name"
+        config = f"{labels.MIG_CONFIG}={defaults.name_of(profile)}"
+        ways.append(f"the label {config} of a Node makes them on its cards{by_name}")
+    if any(_label(each, labels.ACTIVE_MODE) == labels.MODE_DRA for each in nodes):
+        ways.append(
+            "on nodes in DRA mode a GPUClass offers them that has this extendedResourceName, "
+            f"devices [Partition] and partition.profiles [{profile}]"
+        )
+    can = "1 card can" if len(nodes) == 1 else f"{len(nodes)} cards can"
+    return f"; {can} have such partitions: {'; '.join(ways)}"
+
+
+def _label(node: Node | None, name: str) -> str:
+    return ((node.metadata.labels if node else None) or {}).get(name, "")
 
 
 def missed(spec: GPUClassSpec, gpu: PhysicalGPU) -> str:
@@ -27,8 +67,11 @@ def missed(spec: GPUClassSpec, gpu: PhysicalGPU) -> str:
     return f"{wanted}, its profiles are {names}"
 
 
-def obstacle(spec: GPUClassSpec, gpu: PhysicalGPU) -> Obstacle | None:
-    """Say why the card does not offer what the class asks for; None if nothing known hinders."""
+def obstacle(spec: GPUClassSpec, gpu: PhysicalGPU, *, has_parts: bool) -> Obstacle | None:
+    """Say why the card does not offer what the class asks for; None if nothing known hinders.
+
+    `has_parts`: partitions or shares of it are offered.
+    """
     kinds = selectors.kinds(spec)
     status = gpu.status
     current = status.current_state if status else None
@@ -47,8 +90,9 @@ def obstacle(spec: GPUClassSpec, gpu: PhysicalGPU) -> Obstacle | None:
     if gpuclass.PARTITION not in kinds and mode == "Enabled" and support and not support.dynamic:
         return (
             Reason.PARTITIONING_ON,
-            f"it is offered in partitions; the label {labels.MIG_MODE}=disabled of the card or "
-            "its node turns the mode off, which takes a reset of the card",
+            ("it is offered in partitions; " if has_parts else "")
+            + f"the label {labels.MIG_MODE}=disabled of the card or its node turns the mode off, "
+            "which takes a reset of the card",
         )
     if kinds == [gpuclass.SHARE] and spec.share and spec.share.strategy == gpuclass.MPS:
         return (

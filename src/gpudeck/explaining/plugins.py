@@ -7,13 +7,18 @@ Pure. The device plugin says both in the PhysicalGPUs (`extendedResources` and
 
 from __future__ import annotations
 
+from gpudeck import errors
 from gpudeck.api import conditions
 from gpudeck.explaining.cards import Card
 from gpudeck.explaining.reasons import Obstacle, Reason
 
 
 def free(card: Card, resource: str) -> int:
-    """How many devices of a resource the kubelet could give of the card now."""
+    """How many devices of a resource pods could still get of the card.
+
+    A device that is held and has fallen ill counts twice, as for the scheduler: the kubelet takes
+    it from what is allocatable, and its pod still counts against the rest (1.37).
+    """
     return max(0, card.offers.get(resource, 0) - card.given.get(resource, 0))
 
 
@@ -29,13 +34,21 @@ def obstacle(card: Card, resource: str) -> Obstacle | None:
     if free(card, resource):
         return None
     if card.holders:
-        return Reason.HELD_BY_POD, ", ".join(each.text for each in card.holders)
+        return Reason.HELD_BY_POD, errors.listed(each.label for each in card.holders)
     published = conditions.find(
         card.gpu.status.conditions if card.gpu and card.gpu.status else None, conditions.PUBLISHED
     )
     if published is None:
         return Reason.NOT_PUBLISHED, "no device plugin has offered it yet"
     return Reason.NOT_PUBLISHED, f"{published.reason}: {published.message}"
+
+
+def left(card: Card, resource: str) -> str:
+    """Say how much of a card is free that somebody has a part of; "" where nobody has."""
+    if not card.given.get(resource):
+        return ""
+    holders = errors.listed((each.label for each in card.holders), 3)
+    return f"{free(card, resource)} of {card.offers[resource]} {resource} are free; held: {holders}"
 
 
 def _listed(offers: dict[str, int]) -> str:

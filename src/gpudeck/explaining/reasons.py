@@ -35,7 +35,7 @@ Obstacle = tuple[Reason, str]
 """A reason, and who or what it is."""
 
 MEANINGS: dict[Reason, str] = {
-    Reason.HELD_BY_THIS_POD: "this pod holds the card",
+    Reason.HELD_BY_THIS_POD: "this pod holds the card, or a part of it",
     Reason.NOT_ASKED: "the pod does not ask for a card",
     Reason.LOST: "the card disappeared from its node",
     Reason.DOES_NOT_MATCH_CLASS: "the card is not what the pod asks for",
@@ -50,11 +50,11 @@ MEANINGS: dict[Reason, str] = {
     Reason.PARTITIONING_CHANGES: "the card's partitioning mode is about to change",
     Reason.PARTITIONING_OFF: "the card's partitioning mode is off, and only a reset changes it",
     Reason.PARTITIONING_ON: "the card's partitioning mode is on, and only a reset changes it",
-    Reason.HELD_BY_POD: "another pod holds the card",
+    Reason.HELD_BY_POD: "another pod holds the card, or a part of it",
     Reason.HELD_BY_CLAIM: "a claim that no pod uses holds the card",
     Reason.NOT_ENOUGH_LEFT: "the card is shared, and less of it is left than the pod needs",
     Reason.NOT_PUBLISHED: "the card is not offered to Kubernetes",
-    Reason.MATCHES: "the card is free and would do",
+    Reason.MATCHES: "the card, or enough of it, is free and would do",
 }
 
 CLAUSES: dict[Reason, tuple[str, str]] = {

@@ -81,7 +81,7 @@ async def test_the_overview_has_all_kinds(server: ApiServer) -> None:
     assert found["nodes"] == [
         {
             "node": "node-0", "ready": True, "products": [make.H100], "cards": 2, "free": 1,
-            "held": 1, "mode": "", "toldBy": ["gpudeck"],
+            "held": 1, "mode": "", "toldBy": ["gpudeck"], "offered": [],
         }
     ]  # fmt: skip
     assert found["claims"] == [
@@ -106,6 +106,26 @@ async def test_a_class_that_lost_its_resource_name_is_not_shown_with_it(server: 
     assert shown == {"h100": ("True", "gpu.deckhouse.io/h100"), "twin": ("False", "")}
     assert found["notes"] == [f"GPUClass twin is not ready: {why}"]
     assert (await run(server, "get", "classes")).stderr == f"note: {found['notes'][0]}\n"
+
+
+async def test_what_a_device_plugin_offers_is_shown_and_classes_say_that_they_leave_it_out(
+    server: ApiServer,
+) -> None:
+    shared = make.card(0, "node-1")
+    shared["status"]["extendedResources"] = [{"resource": "nvidia.com/gpu.shared", "devices": 4}]
+    mode = {"gpu.deckhouse.io/active-mode": "device-plugin"}
+    make.put(server, make.node("node-1", labels=mode), shared)
+    result = await run(server, "get", "nodes")
+    rows = [re.split(" {3,}", line) for line in result.stdout.splitlines()]
+    assert [row[5] for row in rows] == ["FREE DEVICES", "-", "4/4 nvidia.com/gpu.shared"]
+    assert (await run(server, "get", "classes")).stderr == (
+        "note: FREE and HELD of classes leave out cards of nodes in device plugin mode "
+        "(1 of h100); `gpudeck get nodes` counts what is free of those.\n"
+    )
+    rows = [
+        re.split(" {3,}", line) for line in (await run(server, "get", "cards")).stdout.splitlines()
+    ]
+    assert [row[5] for row in rows] == ["OFFERED AS", "-", "-", "nvidia.com/gpu.shared"]
 
 
 async def test_a_cluster_with_nothing_says_so() -> None:
@@ -134,7 +154,7 @@ async def test_a_waiting_pod_is_explained_first_in_a_sentence(server: ApiServer)
         "held by other pods (default/first and default/second).",
         "",
         "CARDS   REASON      MEANING",
-        "    2   HeldByPod   another pod holds the card",
+        "    2   HeldByPod   another pod holds the card, or a part of it",
         "    2   all cards",
         "",
         "NODE     CARD           PRODUCT                 REASON      WHO OR WHY",

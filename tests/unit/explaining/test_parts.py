@@ -129,7 +129,7 @@ def test_a_card_with_a_free_place_would_do_and_one_held_whole_would_not() -> Non
         held("second", "gpu-0000-1c-00-0"),
     )  # fmt: skip
     assert [(each.reason, each.detail) for each in answer.verdicts] == [
-        ("Matches", ""),
+        ("Matches", "a part of it is free; held: default/first (1g.10gb)"),
         ("HeldByPod", "default/second"),
     ]
 
@@ -145,7 +145,7 @@ def test_places_that_are_all_taken_are_told_with_their_holders() -> None:
     )
     assert answer.state is State.NO_CARD_IS_FREE
     assert answer.verdicts[0].reason == "HeldByPod"
-    assert answer.verdicts[0].detail.startswith("default/pod-0, default/pod-1")
+    assert answer.verdicts[0].detail.startswith("default/pod-0 (1g.10gb), default/pod-1 (")
 
 
 def test_a_whole_card_is_not_free_while_a_part_of_it_is_held() -> None:
@@ -157,7 +157,7 @@ def test_a_whole_card_is_not_free_while_a_part_of_it_is_held() -> None:
         held("small", "mig-0000-1b-00-0-1g10gb-19-3"),
     )
     assert [(each.reason, each.detail) for each in answer.verdicts] == [
-        ("HeldByPod", "default/small")
+        ("HeldByPod", "default/small (1g.10gb)")
     ]
 
 
@@ -217,6 +217,17 @@ def test_why_a_card_that_is_offered_in_partitions_is_not_offered_whole(
             "PartitioningOn",
             "it is offered in partitions; the label gpu.deckhouse.io/mig-mode=disabled of the "
             "card or its node turns the mode off, which takes a reset of the card",
+        )
+    ]
+
+
+def test_a_card_of_which_no_partition_is_offered_is_not_said_to_be_offered_in_partitions() -> None:
+    answer = explain({"nvidia.com/gpu": 1}, card(0, support={"dynamic": False}, mode="Enabled"))
+    assert [(each.reason, each.detail) for each in answer.verdicts] == [
+        (
+            "PartitioningOn",
+            "the label gpu.deckhouse.io/mig-mode=disabled of the card or its node turns the mode "
+            "off, which takes a reset of the card",
         )
     ]
 

@@ -85,6 +85,49 @@ def test_a_pod_of_the_device_plugin_holds_this_card_and_no_other() -> None:
     assert answer.verdicts[1].detail == "by the device plugin"
 
 
+def test_a_part_that_a_pod_holds_is_named_and_the_rest_is_free() -> None:
+    pod = make.pod("a", limits={SHARED: 1}, node_name="node-0", phase="Running")
+    first = card(0, SHARED, 4, holders=(("a", "GPU-0::0"),), replicas=4)
+    others = (card(1, SHARED, 4, holders=(("b", "GPU-1::0"),), replicas=4), card(2, SHARED, 4))
+    answer = explain(pod, node(gpu_shared=12), first, *others)
+    assert answer.sentences == [
+        f"Pod default/a holds 1/4 of GPU-node-0-0 ({make.H100}) on node node-0."
+    ]
+    assert [each.detail for each in answer.verdicts] == [
+        "1/4 of it by the device plugin",
+        "3 of 4 nvidia.com/gpu.shared are free; held: default/b (1/4)",
+        "",
+    ]
+
+
+def test_a_partition_that_a_pod_holds_is_named() -> None:
+    pod = make.pod("a", limits={SMALL: 1}, node_name="node-0", phase="Running")
+    held = (("a", "MIG-0"), ("b", "MIG-1"))
+    parts = card(0, SMALL, 7, holders=held, profile="1g.10gb")
+    answer = explain(pod, make.node(labels=MODE, capacity={SMALL: "7"}), parts)
+    assert answer.sentences[0].startswith("Pod default/a holds 1g.10gb of GPU-node-0-0 (")
+    full = card(0, SMALL, 2, holders=held, profile="1g.10gb")
+    answer = explain(asker(SMALL), make.node(labels=MODE, capacity={SMALL: "2"}), full)
+    assert answer.verdicts[0].detail == "default/a (1g.10gb), default/b (1g.10gb)"
+    assert answer.sentences[0].endswith("is held by another pod (default/a and default/b).")
+
+
+def test_many_holders_are_named_in_part() -> None:
+    held = tuple((f"p{number:02}", f"GPU-0::{number}") for number in range(64))
+    answer = explain(asker(SHARED), node(gpu_shared=64), card(0, SHARED, 64, holders=held))
+    assert answer.verdicts[0].detail.endswith("default/p11 and 52 more")
+    assert answer.sentences[0].endswith("(default/p00, default/p01, default/p02 and 61 more).")
+
+
+def test_a_held_device_that_fell_ill_counts_against_the_rest_as_for_the_scheduler() -> None:
+    """The kubelet's allocatable amount is without it, and its pod's request still counts."""
+    sick = (make.condition("HardwareHealthy", "False", "Xid79", "It fell off the bus."),)
+    parts = card(0, SMALL, 7, healthy=6, conditions=sick, holders=(("a", "MIG-0"),))
+    a_node = make.node(labels=MODE, capacity={SMALL: "7"}, allocatable={SMALL: "6"})
+    assert explain(asker(SMALL, 6), a_node, parts).state is State.TOO_FEW_ON_ONE_NODE
+    assert explain(asker(SMALL, 5), a_node, parts).state is State.NOT_SCHEDULED_YET
+
+
 def test_cards_that_the_config_offers_by_another_name_do_not_match() -> None:
     answer = explain(asker(GPU), node(gpu=0, gpu_shared=4), card(0, SHARED, 4))
     assert answer.state is State.NO_CARD_MATCHES
@@ -140,6 +183,40 @@ def test_a_resource_that_no_node_has_is_named_with_the_nearest() -> None:
     assert "did you mean nvidia.com/mig-1g.10gb?" in answer.sentences[0]
 
 
+def partitionable(index: int, node_name: str = "node-0") -> make.Object:
+    made = make.card(index, node_name)
+    profile = {"name": "3g.40gb", "profileID": 9, "memoryMiB": 40320, "maxInstances": 2,
+               "slices": 3, "multiprocessors": 60}  # fmt: skip
+    support = {"supported": True, "totalSlices": 7, "profiles": [profile]}
+    made["status"]["capabilities"]["partitionSupport"] = support
+    made["status"]["extendedResources"] = [{"resource": SMALL, "devices": 7}]
+    return made
+
+
+def test_a_profile_that_cards_can_have_is_no_misspelling() -> None:
+    asked = "nvidia.com/mig-3g.40gb"
+    mixed = make.node(labels={**MODE, "nvidia.com/mig.strategy": "mixed"})
+    answer = explain(asker(asked), mixed, partitionable(0), partitionable(1))
+    assert answer.state is State.NAMES_WHAT_IS_NOT_THERE
+    assert answer.sentences == [
+        f"Pod default/asker cannot start: resources.limits: {asked} is offered by no class and no "
+        "node; 2 cards can have such partitions: the label nvidia.com/mig.config=all-3g.40gb of a "
+        "Node makes them on its cards."
+    ]
+    answer = explain(asker(asked), node(), partitionable(0))
+    assert answer.sentences[0].endswith(
+        "on its cards, and the MIG strategy mixed offers them by that name."
+    )
+    in_dra = make.node(labels={"gpu.deckhouse.io/active-mode": "dra"})
+    answer = explain(asker(asked), in_dra, partitionable(0))
+    assert answer.sentences[0].endswith(
+        "on nodes in DRA mode a GPUClass offers them that has this extendedResourceName, devices "
+        "[Partition] and partition.profiles [3g.40gb]."
+    )
+    answer = explain(asker("nvidia.com/mig-2g.10gb"), node(), partitionable(0))
+    assert "did you mean nvidia.com/mig-1g.10gb?" in answer.sentences[0]
+
+
 def test_a_pod_that_the_kubelet_turned_away_says_why() -> None:
     refused = make.pod(limits={SHARED: 2}, node_name="node-0", phase="Failed")
     why = f"Allocate failed due to a container asks for 2 of {SHARED}; allowed: 1"
@@ -168,6 +245,17 @@ def test_get_shows_holders_and_what_a_card_is_offered_as() -> None:
     assert (first["heldBy"], first["offeredAs"]) == (["default/a (2/4)"], [SHARED])
     assert (first["state"], second["state"], first["exact"]) == ("Partial", "Free", True)
     assert not cards.needs_pods(world)
+    (row,) = get.nodes(world, cards.all_of(world))
+    assert row["offered"] == [{"resource": SHARED, "devices": 8, "free": 6}]
+
+
+def test_get_counts_the_cards_of_a_class_that_the_device_plugin_hands_out() -> None:
+    in_dra = make.node("node-1", labels={"gpu.deckhouse.io/active-mode": "dra"})
+    other = make.card(1, product=make.A100)
+    world = make.world(node(gpu=2), in_dra, card(0), other, make.card(0, "node-1"),
+                       *make.classes("h100", products=["*H100*"]))  # fmt: skip
+    (row,) = get.classes(world, cards.all_of(world))
+    assert row["byPlugin"] == 1
 
 
 def test_partitions_of_a_pod_are_named_by_profile() -> None:
