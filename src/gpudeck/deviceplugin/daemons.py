@@ -80,12 +80,12 @@ def unready(
     return found
 
 
-def _held(unit: offering.Unit, in_use: Collection[str]) -> str:
+def _held(unit: offering.Unit, in_use: Mapping[str, Collection[str]]) -> str:
     if SHARE in unit.card.mps_shares or unit.id not in in_use:
         return ""
     return (
-        f"{unit.site.address}: pods hold replicas of the card by time; its MPS daemon is started "
-        "when they have ended."
+        f"{unit.site.address}: the card's MPS daemon is started when its replicas by time are "
+        f"given back by {occupying.named(in_use[unit.id])}."
     )
 
 
@@ -95,8 +95,11 @@ def _unasked(unit: offering.Unit) -> str:
     return f"{unit.site.address}: the card's MPS daemon is not started yet."
 
 
-def _shared_by_pods(held: occupying.Held) -> set[str]:
-    """Cards of which pods hold replicas."""
-    return {
-        offering.unit_of(each) for ids in held.values() for each in ids if offering.REPLICA in each
-    }
+def _shared_by_pods(held: occupying.Held) -> dict[str, set[str]]:
+    """Cards of which pods hold replicas, and these pods."""
+    found: dict[str, set[str]] = {}
+    for devices in held.values():
+        for device, pod in devices.items():
+            if offering.REPLICA in device:
+                found.setdefault(offering.unit_of(device), set()).add(pod)
+    return found

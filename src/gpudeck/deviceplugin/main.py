@@ -243,7 +243,7 @@ class Process:
                 inventory=self._inventory,
                 standing=self._plugins.standing,
                 why=tuple(sorted(self._why.items())),
-                config=self._selected.name or "empty",
+                config=self._selected.name,
             )
             self._publisher.show(known)
 
@@ -302,18 +302,18 @@ class Process:
         for key in sorted(set(withheld) - set(before.withheld)):
             log.info("A device waits", resource=key[0], why=withheld[key])
 
-    async def _held(self, offer: offering.Offer) -> dict[str, frozenset[str]]:
+    async def _held(self, offer: offering.Offer) -> occupying.Held:
         if not self._settings.pod_resources:
             return {}
         held = await holding.held(Path(self._settings.pod_resources))
         for name, recent in self._plugins.recent().items():
-            held[name] = held.get(name, frozenset()) | recent
+            held[name] = dict.fromkeys(recent, "") | held.get(name, {})
         for name, untold in (await self._untold(held, offer)).items():
-            held[name] = held.get(name, frozenset()) | untold
+            held[name] = dict.fromkeys(untold, "") | held.get(name, {})
         return held
 
     async def _untold(
-        self, held: dict[str, frozenset[str]], offer: offering.Offer
+        self, held: occupying.Held, offer: offering.Offer
     ) -> dict[str, frozenset[str]]:
         """What the kubelet does not tell of: devices of init containers.
 

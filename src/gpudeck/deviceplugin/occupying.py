@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gpudeck import errors
 from gpudeck.deviceplugin import offering
 
-Held = Mapping[str, Iterable[str]]
-"""Ids of the devices that containers have, by resource."""
+Held = Mapping[str, Mapping[str, str]]
+"""The pod that has a device, by resource and id; empty where the kubelet does not tell it yet."""
 
 
 def withheld(offer: offering.Offer, held: Held) -> dict[tuple[str, str], str]:
@@ -28,11 +29,11 @@ def withheld(offer: offering.Offer, held: Held) -> dict[tuple[str, str], str]:
         for device in resource.devices:
             way = (resource.name, _is_replica(device.id))
             for unit_id in (device.unit.id, device.unit.card.uuid, *cards.get(device.unit.id, ())):
-                for held_way in holders.get(unit_id, {}).items():
-                    if _clash(way, held_way[0], same_unit=unit_id == device.unit.id):
+                for held_way, pods in holders.get(unit_id, {}).items():
+                    if _clash(way, held_way, same_unit=unit_id == device.unit.id):
                         found[resource.name, device.id] = (
-                            f"A pod holds {held_way[1]} of {held_way[0][0]}, which was offered "
-                            f"before; {device.id} waits until it has ended."
+                            f"{device.id} waits until what was offered before, as "
+                            f"{held_way[0]}, is given back by {named(pods)}."
                         )
     return found
 
@@ -50,13 +51,21 @@ def _clash(ours: tuple[str, bool], theirs: tuple[str, bool], *, same_unit: bool)
     return ours != theirs
 
 
-def _holders(held: Held) -> dict[str, dict[tuple[str, bool], str]]:
-    """By unit: each way in which it is held, with one device of it."""
-    found: dict[str, dict[tuple[str, bool], str]] = {}
-    for resource, ids in held.items():
-        for device_id in ids:
+def named(pods: Iterable[str]) -> str:
+    """Pods, for a sentence; those that are not known yet are left out."""
+    known = sorted(filter(None, pods))
+    if not known:
+        return "a pod"
+    return f"pod{'s' if len(known) > 1 else ''} {errors.listed(known, 3)}"
+
+
+def _holders(held: Held) -> dict[str, dict[tuple[str, bool], set[str]]]:
+    """By unit: each way in which it is held, with the pods that do."""
+    found: dict[str, dict[tuple[str, bool], set[str]]] = {}
+    for resource, devices in held.items():
+        for device_id, pod in devices.items():
             unit = found.setdefault(offering.unit_of(device_id), {})
-            unit.setdefault((resource, _is_replica(device_id)), device_id)
+            unit.setdefault((resource, _is_replica(device_id)), set()).add(pod)
     return found
 
 

@@ -8,6 +8,7 @@ alone (server-side apply), so the kubelet's conditions stay as they are.
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from collections.abc import Iterable
 from typing import Any
@@ -26,6 +27,16 @@ CONFIGURED = "DevicePluginConfigured"
 IN_FORCE = "ConfigInForce"
 NO_EFFECT = "PluginConfigWithoutEffect"
 _KEY = "condition"
+SETTLING_SECONDS = 30.0
+"""What cannot be offered is an Event once it lasts so long: at each start partitions are still to
+be made, and MPS daemons to be started."""
+_CHOSEN = {
+    selecting.Origin.LABEL: f"the label {selecting.LABEL} of the Node chose it",
+    selecting.Origin.GROUP: "the group of the node chose it",
+    selecting.Origin.DEFAULT: "it is the default",
+    selecting.Origin.FALLBACK: "nobody chose another one",
+    selecting.Origin.FILE: "it is the plugin's file",
+}
 
 
 class Said(offering.Problem, frozen=True):
@@ -47,7 +58,7 @@ def condition(selected: selecting.Selected, problems: Iterable[offering.Problem]
     first = next(iter(problems), None)
     if first is not None:
         return Said(reason=first.reason, message=first.message, is_true=False)
-    held = f"The config {name} ({selected.origin.value}) is in force."
+    held = f"The config {name} is in force; {_CHOSEN[selected.origin]}."
     none = "No config is chosen; the plugin's settings alone count."
     return Said(reason=IN_FORCE, message=held if name else none)
 
@@ -55,10 +66,19 @@ def condition(selected: selecting.Selected, problems: Iterable[offering.Problem]
 class Reporter:
     """Tells the Node; `run` and the recorder's must run. Without an API server nothing is told."""
 
-    def __init__(self, api: Client | None, node: str, recorder: Recorder | None) -> None:
+    def __init__(
+        self,
+        api: Client | None,
+        node: str,
+        recorder: Recorder | None,
+        *,
+        settling_seconds: float = SETTLING_SECONDS,
+    ) -> None:
         self._api = api
         self._recorder = recorder
         self._node = node
+        self._settling_seconds = settling_seconds
+        self._settling: dict[offering.Problem, asyncio.TimerHandle] = {}
         self._about = ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
         self._told: frozenset[offering.Problem] = frozenset()
         self._wanted: Said | None = None
@@ -71,21 +91,36 @@ class Reporter:
         said = condition(selected, problems)
         metrics.config_valid.set(selected.problem is None)
         notes = [offering.Problem(reason=NO_EFFECT, message=each) for each in selected.config.notes]
-        events = {*problems, *notes}
         if selected.problem is not None:
-            events.add(offering.Problem(reason=said.reason, message=said.message))
-        for each in events - self._told:
-            if self._recorder is not None:
-                self._recorder.record(
-                    self._about, reason=each.reason, message=each.message, warning=True
-                )
-        self._told = frozenset(events)
+            notes.append(offering.Problem(reason=said.reason, message=said.message))
+        self._told &= {*problems, *notes}
+        for each in notes:
+            self._tell(each)
+        self._settle(problems)
         if said != self._wanted:
             if self._wanted is None or said.is_true != self._wanted.is_true:
                 now = datetime.datetime.now(datetime.UTC)
                 self._since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
             self._wanted = said
             self._queue.add(_KEY)
+
+    def _settle(self, problems: tuple[offering.Problem, ...]) -> None:
+        """Tell what lasts."""
+        for each in set(self._settling).difference(problems):
+            self._settling.pop(each).cancel()
+        loop = asyncio.get_running_loop()
+        for each in problems:
+            if each not in self._told and each not in self._settling:
+                timer = loop.call_later(self._settling_seconds, self._tell, each)
+                self._settling[each] = timer
+
+    def _tell(self, problem: offering.Problem) -> None:
+        self._settling.pop(problem, None)
+        if problem not in self._told and self._recorder is not None:
+            self._recorder.record(
+                self._about, reason=problem.reason, message=problem.message, warning=True
+            )
+        self._told |= {problem}
 
     async def run(self) -> None:
         """Keep the condition, for ever."""

@@ -31,7 +31,7 @@ class Known(model.Value, frozen=True):
     why: tuple[tuple[tuple[str, str], str], ...] = ()
     """Why a device is withheld, by resource and id."""
     config: str = ""
-    """Name of the config in force."""
+    """Name of the config in force; empty where none was chosen."""
 
     def card(self, address: str) -> records.CardState | None:
         """The card at a PCI address, None if there is none."""
@@ -138,8 +138,12 @@ def _published(known: Known, address: str, offered: list[physicalgpu.OfferedReso
         type=conditions.PUBLISHED,
         status=conditions.TRUE,
         reason=conditions.OFFERED_BY_PLUGIN,
-        message=f"Offered as {told} by the config {known.config}.{_kept_back(known, address)}",
+        message=f"Offered as {told}{_by(known)}.{_kept_back(known, address)}",
     )
+
+
+def _by(known: Known) -> str:
+    return f" by the config {known.config}" if known.config else ""
 
 
 def _kept_back(known: Known, address: str) -> str:
@@ -163,6 +167,4 @@ def _not_offered(known: Known, card: records.CardState) -> Condition:
     for each in problems:
         if each.address == card.site.address or each.reason == offering.NOT_UNIFORM:
             return cards.not_published(each.reason, each.message)
-    return cards.not_published(
-        NOTHING_OFFERED, f"The config {known.config} offers nothing of the card."
-    )
+    return cards.not_published(NOTHING_OFFERED, f"Nothing of the card is offered{_by(known)}.")

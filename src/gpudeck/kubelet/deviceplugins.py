@@ -125,11 +125,14 @@ def _registration_error(socket: Path, resource: str, error: grpc.aio.AioRpcError
 
 
 async def _refuse(context: Context, error: GpudeckError) -> None:
-    """The kubelet shows these words in the pod's status (UnexpectedAdmissionError)."""
+    """The kubelet shows these words in the pod's status (UnexpectedAdmissionError).
+
+    It goes on with ", which is unexpected" (1.37), so they do not end with a full stop.
+    """
     code = grpc.StatusCode.INVALID_ARGUMENT
     if isinstance(error, UnavailableError):
         code = grpc.StatusCode.UNAVAILABLE
-    await context.abort(code, f"{error.reason}: {error.message}")
+    await context.abort(code, f"{error.reason}: {error.message.rstrip('.')}")
 
 
 def _unary(function: Any, request: Any) -> Any:

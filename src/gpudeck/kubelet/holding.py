@@ -34,17 +34,21 @@ async def holders(socket: Path) -> tuple[Holder, ...]:
     return _read(answer)
 
 
-async def held(socket: Path) -> dict[str, frozenset[str]]:
-    """Ids of devices by resource. Raises UnavailableError when the kubelet does not answer."""
+async def held(socket: Path) -> dict[str, dict[str, str]]:
+    """The pod (NAMESPACE/NAME) that has a device, by resource and id.
+
+    Raises UnavailableError when the kubelet does not answer.
+    """
     return by_resource(await holders(socket))
 
 
-def by_resource(found: Iterable[Holder]) -> dict[str, frozenset[str]]:
-    """Ids of devices by resource."""
-    devices: dict[str, frozenset[str]] = {}
+def by_resource(found: Iterable[Holder]) -> dict[str, dict[str, str]]:
+    """The pod (NAMESPACE/NAME) that has a device, by resource and id."""
+    pods: dict[str, dict[str, str]] = {}
     for each in found:
-        devices[each.resource] = devices.get(each.resource, frozenset()).union(each.devices)
-    return devices
+        pod = f"{each.namespace}/{each.pod}"
+        pods.setdefault(each.resource, {}).update(dict.fromkeys(each.devices, pod))
+    return pods
 
 
 def _read(answer: podresources_pb2.ListPodResourcesResponse) -> tuple[Holder, ...]:

@@ -57,7 +57,7 @@ class Reporter:
         if said.reason not in _QUIET:
             self._recorder.record(
                 self._about,
-                reason=f"Mig{said.reason}",
+                reason=said.reason if "Mig" in said.reason else f"Mig{said.reason}",
                 message=said.message,
                 warning=said.reason not in stepping.ORDINARY,
             )

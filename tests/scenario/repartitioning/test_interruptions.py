@@ -132,7 +132,7 @@ async def test_a_restart_says_nothing_that_was_said_before(world: World) -> None
     world.label(**{CONFIG: "all-9g.9gb"})
     await world.start()
     await world.until(lambda: world.condition.get("reason") == "NoSuchMigConfig")
-    await world.until(lambda: world.events() == ["MigNoSuchMigConfig"])
+    await world.until(lambda: world.events() == ["NoSuchMigConfig"])
     await world.becomes("failed")
     await world.end()
     before = world.condition

@@ -16,7 +16,7 @@ FIRST = "0000:01:00.0"
 
 
 def steps(
-    config: str, held: dict[str, list[str]] | None = None, **changes: Any
+    config: str, held: dict[str, dict[str, str]] | None = None, **changes: Any
 ) -> dict[str, contract.Action]:
     """What is to be done on a node with two cards, the first of them shared."""
     changes = {"share_support": CAN, **changes}
@@ -38,28 +38,31 @@ def test_a_card_that_cannot_be_shared_so_now_gets_none() -> None:
 
 
 def test_a_card_that_a_pod_holds_whole_gets_its_daemon_later() -> None:
-    assert steps(MPS, {GPU: ["GPU-0"]}) == {}
+    assert steps(MPS, {GPU: {"GPU-0": "default/a"}}) == {}
 
 
 def test_a_card_of_which_pods_hold_replicas_by_time_gets_its_daemon_later() -> None:
     """It would admit no further process of theirs. Replicas by MPS are held beside a wish only."""
-    held = {SHARED: ["GPU-0::1"]}
+    held = {SHARED: {"GPU-0::1": "default/a"}}
     assert steps(MPS, held) == {}
     assert steps(MPS, held, mps_shares=("device-plugin",)) == {}
     replicas = [(SHARED, f"GPU-0::{number}") for number in range(2)]
     found = waiting(MPS, {"GPU-0": "It starts."}, held)
     assert list(found) == replicas
-    assert "pods hold replicas" in found[replicas[0]]
+    assert found[replicas[0]].endswith("given back by pod default/a.")
 
 
 def test_a_daemon_goes_when_nobody_needs_it() -> None:
     joined = {"mps_shares": ("device-plugin",)}
     assert steps("", **joined) == {FIRST: contract.LeaveMps(share_id="device-plugin")}
-    assert steps("", {SHARED: ["GPU-0::1"]}, **joined) == {}
+    assert steps("", {SHARED: {"GPU-0::1": "default/a"}}, **joined) == {}
 
 
 def waiting(
-    config: str, pending: dict[str, str], held: dict[str, list[str]] | None = None, **changes: Any
+    config: str,
+    pending: dict[str, str],
+    held: dict[str, dict[str, str]] | None = None,
+    **changes: Any,
 ) -> dict[tuple[str, str], str]:
     """The devices of two cards that cannot be used yet."""
     found = inventory(card(0, **changes), card(1))

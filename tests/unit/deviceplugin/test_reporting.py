@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Node's condition says."""
 
+import asyncio
+
+from tests.support.apiserver import ApiServer
+
+from gpudeck.api.resources import EVENT
 from gpudeck.deviceplugin import offering, reporting
+from gpudeck.kube import recording
 from gpudeck.pluginconfig import selecting
 from gpudeck.pluginconfig.selecting import Choices
 
@@ -12,7 +18,10 @@ PROBLEM = offering.Problem(reason="SharedResourceMissing", message="It is not th
 def test_a_config_in_force_is_named_with_who_chose_it() -> None:
     said = reporting.condition(selecting.select(CONFIGS, Choices(label="slice-4"), None), [])
     assert (said.is_true, said.reason) == (True, "ConfigInForce")
-    assert said.message == "The config slice-4 (label) is in force."
+    assert said.message == (
+        "The config slice-4 is in force; the label nvidia.com/device-plugin.config of the Node "
+        "chose it."
+    )
 
 
 def test_a_config_that_is_not_used_comes_before_what_cannot_be_offered() -> None:
@@ -32,7 +41,28 @@ def test_without_a_config_none_is_said_to_be_in_force() -> None:
     assert reporting.condition(missing, []) == reporting.Said(
         reason="PluginConfigMapMissing",
         message=(
-            "the ConfigMap sharing, which has the configs, is not there. No config is in force."
+            "ConfigMap sharing: it is not there; it is to hold the configs. No config is in force."
         ),
         is_true=False,
     )
+
+
+async def test_a_problem_that_passes_is_no_event_and_one_that_lasts_is() -> None:
+    selected = selecting.select(CONFIGS, Choices(label="slice-4"), None)
+    passing = offering.Problem(reason="CardNotPartitioned", message="It has no partition.")
+    async with ApiServer() as server, server.client() as api:
+        recorder = recording.Recorder(api, "device-plugin", instance="node-0")
+        task = asyncio.create_task(recorder.run())
+        reporter = reporting.Reporter(None, "node-0", recorder, settling_seconds=0.02)
+        reporter.show(selected, (passing, PROBLEM))
+        reporter.show(selected, (PROBLEM,))
+        reporter.show(selected, (PROBLEM,))
+        await server.until(lambda: server.objects(EVENT))
+        reporter.show(selected, (PROBLEM,))
+        bad = selecting.select(CONFIGS, Choices(label="other"), selected)
+        reporter.show(bad, (PROBLEM,))
+        await server.until(lambda: len(server.objects(EVENT)) == 2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        reasons = sorted(each["reason"] for each in server.objects(EVENT).values())
+    assert reasons == ["PluginConfigUnknown", "SharedResourceMissing"]
