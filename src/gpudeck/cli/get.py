@@ -72,7 +72,7 @@ def _show(kind: str, rows: Rows, *, named: bool) -> None:
     columns = {
         head: field
         for head, field in _COLUMNS[kind].items()
-        if head not in _BY_PLUGIN or any(row[field] for row in rows)
+        if head != _BY_PLUGIN or any(row[field] for row in rows)
     }
     lines = [[_flat(row[field]) for field in columns.values()] for row in rows]
     output.show(output.table(list(columns), lines))
@@ -259,16 +259,16 @@ _ROWS: dict[str, Callable[[World, list[Card]], Rows]] = {
     "classes": classes,
     "claims": claims,
 }
-_BY_PLUGIN = ("FREE DEVICES", "OFFERED AS")
-"""Columns that are shown where a device plugin says something of them."""
+_BY_PLUGIN = "FREE DEVICES"
+"""A column that is shown where device plugins tell what they offer."""
 _COLUMNS = {
     "nodes": {
         "NODE": "node", "READY": "ready", "CARDS": "cards", "FREE": "free", "HELD": "held",
-        "FREE DEVICES": "offered", "MODE": "mode", "TOLD BY": "toldBy", "PRODUCTS": "products",
+        _BY_PLUGIN: "offered", "MODE": "mode", "TOLD BY": "toldBy", "PRODUCTS": "products",
     },
     "cards": {
         "NODE": "node", "CARD": "card", "PRODUCT": "product", "MIB": "memoryMiB",
-        "STATE": "state", "OFFERED AS": "offeredAs", "HELD BY": "heldBy", "UUID": "uuid",
+        "STATE": "state", "HELD BY": "heldBy", "UUID": "uuid",
     },
     "classes": {
         "CLASS": "class", "KIND": "kind", "READY": "ready", "RESOURCE": "resource",

@@ -26,6 +26,9 @@ _BY_CLASS = "deviceclass.resource.kubernetes.io/"
 """Prefix by which any DeviceClass is an extended resource (KEP-5004)."""
 
 
+_NOUNS = {gpuclass.WHOLE: "card", gpuclass.PARTITION: "partition", gpuclass.SHARE: "share"}
+
+
 class Trouble(enum.StrEnum):
     """Why what a pod names cannot be had at all."""
 
@@ -157,7 +160,7 @@ def _claim(pod: Pod, entry: PodResourceClaim, field: str, world: World, asked: A
             asked.problems.append(Problem(Trouble.TEMPLATE_NOT_FOUND, sentence))
             return
         spec = template.spec.spec if template.spec else None
-    asked.asks += list(_requests(spec, key))
+    asked.asks += list(_requests(spec, key, world))
 
 
 def _generated(pod: Pod, entry: str) -> str:
@@ -166,12 +169,14 @@ def _generated(pod: Pod, entry: str) -> str:
     return next((each.resource_claim_name or "" for each in made if each.name == entry), "")
 
 
-def _requests(spec: ClaimSpec | None, key: str) -> Iterable[Ask]:
+def _requests(spec: ClaimSpec | None, key: str, world: World) -> Iterable[Ask]:
     for request in (spec.devices.requests if spec and spec.devices else None) or ():
         options = tuple(_options(request))
-        classes = " or ".join(dict.fromkeys(each.class_name for each in options))
+        classes = list(dict.fromkeys(each.class_name for each in options))
         count = min((each.count for each in options), default=1)
-        text = f"{_cards(count)} of class {classes}"
+        nouns = {_noun_of_class(each, world) for each in classes}
+        noun = nouns.pop() if len(nouns) == 1 else "device"
+        text = f"{_counted(count, noun)} of class {' or '.join(classes)}"
         yield Ask(text, options, claim=key, count=count)
 
 
@@ -191,7 +196,8 @@ def _resource(name: str, count: int, world: World, asked: Asked, *, claim: str) 
     if name.startswith(_BY_CLASS):
         class_name = name.removeprefix(_BY_CLASS)
     if class_name or name in offered:
-        text = f"{_cards(count)} by {name}"
+        noun = _noun_of_class(class_name, world) if class_name else _noun(name)
+        text = f"{_counted(count, noun)} by {name}"
         if class_name and class_name not in name:
             text += f" (class {class_name})"
         options = (Option(class_name, count),) if class_name else ()
@@ -278,5 +284,19 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def _cards(count: int) -> str:
-    return "1 card" if count == 1 else f"{count} cards"
+def _noun_of_class(name: str, world: World) -> str:
+    """What a class gives; a card where only CEL says so."""
+    found = world.gpu_classes.get(name)
+    kinds = (found.spec.devices if found else None) or [gpuclass.WHOLE]
+    return _NOUNS.get(kinds[0], "device") if len(kinds) == 1 else "device"
+
+
+def _noun(resource: str) -> str:
+    """What a resource of a device plugin is, by its name."""
+    if resource.startswith(f"{_PLUGIN_DOMAIN}mig-"):
+        return "partition"
+    return "share" if resource.endswith(".shared") else "card"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"

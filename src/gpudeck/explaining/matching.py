@@ -54,7 +54,7 @@ def card_for(ask: Ask, card: Card, world: World) -> Match:
         if not found.missed:
             return found
         first = first or found
-    return first or Match(missed=f"no class stands for {ask.resource}")
+    return first or Match(missed=f"no GPUClass offers {ask.resource}")
 
 
 def _by_plugin(resource: str, card: Card, world: World) -> Match:

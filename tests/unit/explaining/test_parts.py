@@ -174,7 +174,7 @@ def test_a_share_that_is_too_small_is_told_in_amounts() -> None:
         ("NotEnoughLeft", "2 GiB of memory is left, 4 GiB is needed")
     ]
     assert answer.sentences[0] == (
-        "Pod default/new waits for 1 card by nvidia.com/gpu.shared: the only "
+        "Pod default/new waits for 1 share by nvidia.com/gpu.shared: the only "
         "matching card has not enough left (2 GiB of memory is left, 4 GiB is needed)."
     )
 

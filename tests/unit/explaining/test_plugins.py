@@ -141,7 +141,10 @@ def test_a_card_with_a_share_left_matches() -> None:
     shared = card(0, SHARED, 4, holders=held, replicas=4)
     answer = explain(asker(SHARED, 2), node(gpu_shared=4), shared)
     assert answer.state is State.NOT_SCHEDULED_YET
-    assert answer.sentences[0].endswith("and 2 matching devices are free on node node-0.")
+    assert answer.sentences[0] == (
+        f"Pod default/asker waits for 2 shares by {SHARED}, and 2 matching devices are free on "
+        "node node-0."
+    )
     answer = explain(asker(SHARED, 3), node(gpu_shared=4), shared)
     assert answer.state is State.TOO_FEW_ON_ONE_NODE
 
