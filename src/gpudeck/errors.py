@@ -164,20 +164,27 @@ def together(found: Sequence[InvalidError]) -> InvalidError:
     said = list(dict.fromkeys(each.message for each in found))
     if len(said) == 1:
         return first
+    return InvalidError(
+        f"{len(said)} fields are wrong: {numbered(said)}",
+        reason=first.reason,
+        field=first.field,
+        allowed=first.allowed,
+    )
+
+
+def numbered(said: Sequence[str]) -> str:
+    """What there is to say, numbered if it is several things; as many as an Event can show."""
+    if len(said) == 1:
+        return said[0]
     shown: list[str] = []
     length = 0
     for number, each in enumerate(said, 1):
         length += len(each)
         if shown and length > _TOGETHER:
+            shown.append(f"and {len(said) - len(shown)} more")
             break
         shown.append(f"({number}) {each}")
-    more = [f"and {len(said) - len(shown)} more"] if len(shown) < len(said) else []
-    return InvalidError(
-        f"{len(said)} fields are wrong: {'; '.join(shown + more)}",
-        reason=first.reason,
-        field=first.field,
-        allowed=first.allowed,
-    )
+    return "; ".join(shown)
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

@@ -120,8 +120,12 @@ def _units(resource: offering.Resource, ids: Sequence[str]) -> list[offering.Uni
     known = {device.id: device.unit for device in resource.devices}
     unknown = [each for each in ids if each not in known]
     if unknown or not ids:
-        raise _refusal(
-            "devices_ids", unknown or list(ids), f"devices of {resource.name}", "DeviceUnknown"
+        raise InvalidError(
+            f"{resource.name}: the kubelet chose {errors.listed(unknown, 3) or 'no device'}; "
+            "allowed: what this node offers, which may have changed since; a new pod gets that",
+            reason="DeviceUnknown",
+            field=resource.name,
+            allowed="what this node offers",
         )
     if resource.single_only and len(ids) > 1 and any(offering.REPLICA in each for each in ids):
         raise InvalidError(
@@ -232,7 +236,3 @@ def _annotations(
     digest = hashlib.sha256(",".join(sorted(ids)).encode()).hexdigest()[:32]
     key = f"{way.annotation_prefix}nvidia-device-plugin_{digest}"
     return ((key, ",".join(qualified)),)
-
-
-def _refusal(field: str, value: object, allowed: str, reason: str) -> InvalidError:
-    return errors.not_valid(field, value, allowed, reason=reason)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from gpudeck import errors
 from gpudeck.api import quantities
 from gpudeck.devices import profiles
 from gpudeck.pluginconfig import model
@@ -211,15 +212,15 @@ def _not_uniform(
 ) -> Problem | None:
     """Why the strategy `single` offers nothing on this node (case-04)."""
     if whole:
-        text = f"{_listed(whole)} are not in MIG mode and {_listed(partitioned)} are"
+        text = f"it has cards in MIG mode ({_listed(partitioned)}) and others ({_listed(whole)})"
     elif empty := [
         unit for unit in partitioned if not any(each.uuid for each in unit.card.partitions)
     ]:
-        text = f"{_listed(empty)} have no partition"
+        text = f"it has cards without a partition ({_listed(empty)})"
     elif len(kinds := sorted(_profiles(partitioned))) > 1:
-        text = f"the partitions are of several profiles: {', '.join(kinds)}"
+        text = f"it has partitions of several profiles ({', '.join(kinds)})"
     elif not parts:
-        text = "no partition can be offered"
+        text = "none of its partitions can be offered"
     else:
         return None
     return Problem(
@@ -230,7 +231,7 @@ def _not_uniform(
 
 
 def _listed(units: Iterable[Unit]) -> str:
-    return ", ".join(unit.site.address for unit in units)
+    return errors.listed((unit.site.address for unit in units), 4)
 
 
 def _profiles(partitioned: Iterable[Unit]) -> set[str]:
@@ -258,8 +259,7 @@ def _shared(
         problems += [
             Problem(
                 reason="SharedDeviceMissing",
-                message=f"sharing.{sharing.strategy}.resources: {name} has no device {each!r} "
-                "that is still to be shared.",
+                message=f"sharing.{sharing.strategy}.resources: {each}.",
             )
             for each in missing
         ]
@@ -277,17 +277,21 @@ def _shared(
 def _chosen(
     entry: model.Replicated, left: Sequence[Unit], units: Sequence[Unit]
 ) -> tuple[list[Unit], list[str]]:
-    """The units that an entry shares, and what it names that cannot be."""
+    """The units that an entry shares, and what of it cannot be."""
     if entry.devices is None:
         count = len(left) if entry.count is None else entry.count
-        missing = [f"number {len(left) + 1}"] if count > len(left) else []
-        return list(left[:count]), missing
+        missing = [f"{count} devices of {entry.name} are to be shared, and it has {len(left)}"]
+        return list(left[:count]), missing if count > len(left) else []
     by_name: Mapping[str, Unit] = {
         **{unit.index: unit for unit in left},
         **{unit.id: unit for unit in left},
     }
     chosen = {by_name[each].id for each in entry.devices if each in by_name}
-    missing = [each for each in entry.devices if each not in by_name]
+    missing = [
+        f"{entry.name} has no device {each} that is still to be shared"
+        for each in entry.devices
+        if each not in by_name
+    ]
     return [unit for unit in units if unit.id in chosen], missing
 
 

@@ -55,9 +55,10 @@ def condition(selected: selecting.Selected, problems: Iterable[offering.Problem]
             message=f"{selected.problem.message}. {kept}",
             is_true=False,
         )
-    first = next(iter(problems), None)
-    if first is not None:
-        return Said(reason=first.reason, message=first.message, is_true=False)
+    found = list(dict.fromkeys(problems))
+    if found:
+        told = errors.numbered([each.message.rstrip(".") for each in found])
+        return Said(reason=found[0].reason, message=f"{told}.", is_true=False)
     held = f"The config {name} is in force; {_CHOSEN[selected.origin]}."
     none = "No config is chosen; the plugin's settings alone count."
     return Said(reason=IN_FORCE, message=held if name else none)

@@ -131,7 +131,7 @@ def _resource(standing: Standing, name: str) -> offering.Resource:
     resource = standing.offer.resource(name)
     if resource is None:
         raise InvalidError(
-            f"{name} is no longer offered by this node's config",
+            f"{name}: this node does not offer it any more; a new pod is not placed here for it",
             reason="ResourceNotOffered",
             field=name,
         )

@@ -42,12 +42,13 @@ class Following:
         self._told = telling.Telling(show)
         self._state = state
         self._nodes = nodes
+        self._namespace = settings.namespace or api.namespace
         self._maps = [
             Cache(
                 api,
                 CONFIG_MAP,
                 ConfigMap,
-                namespace=settings.namespace or api.namespace,
+                namespace=self._namespace,
                 field_selector=f"metadata.name={name}",
             )
             for name in settings.config_maps
@@ -104,7 +105,7 @@ class Following:
     def _absent(self) -> Sequence[str]:
         """The ConfigMap that the administrator named, if it is not there."""
         name = self._settings.config_map
-        return (name,) if name and not self._maps[0].objects else ()
+        return (f"{self._namespace}/{name}",) if name and not self._maps[0].objects else ()
 
 
 def own_node(api: Client, name: str) -> Cache[Meta]:

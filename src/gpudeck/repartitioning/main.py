@@ -345,7 +345,8 @@ class Process:
     async def _source(self, name: str, *, is_needed: bool = False) -> tuple[sources.Source, ...]:
         if not name:
             return ()
-        return (sources.Source(name, await self._text(name, configs.KEY), is_needed),)
+        place = f"{self._namespace}/{name}"
+        return (sources.Source(place, await self._text(name, configs.KEY), is_needed),)
 
     async def _text(self, name: str, key: str) -> str | None:
         """What a ConfigMap says under a key; None where there is none."""

@@ -21,7 +21,7 @@ from gpudeck.vendors import records
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A ConfigMap: its name, and the text of its key; None where it is not there."""
+    """A ConfigMap: its namespace and name, and the text of its key; None where it is not there."""
 
     name: str
     text: str | None

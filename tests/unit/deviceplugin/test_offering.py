@@ -57,7 +57,16 @@ def test_a_device_that_is_not_there_is_said_and_the_rest_is_shared() -> None:
     found = offer(SHARING % "{name: gpu, replicas: 2, rename: half, devices: [0, 9]}", card(0))
     assert counts(found) == {"nvidia.com/gpu": 0, "nvidia.com/half": 2}
     assert [each.reason for each in found.problems] == ["SharedDeviceMissing"]
-    assert "'9'" in found.problems[0].message
+    assert found.problems[0].message == (
+        "sharing.timeSlicing.resources: nvidia.com/gpu has no device 9 that is still to be shared."
+    )
+
+
+def test_more_devices_than_there_are_cannot_be_shared() -> None:
+    found = offer(SHARING % "{name: gpu, replicas: 2, devices: 3}", card(0))
+    assert [each.message for each in found.problems] == [
+        "sharing.timeSlicing.resources: 3 devices of nvidia.com/gpu are to be shared, and it has 1."
+    ]
 
 
 def test_sharing_of_a_resource_that_the_node_lacks_is_said() -> None:

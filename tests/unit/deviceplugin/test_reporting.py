@@ -33,6 +33,18 @@ def test_a_config_that_is_not_used_comes_before_what_cannot_be_offered() -> None
     assert said.message.endswith("The config slice-4 stays in force.")
 
 
+def test_all_that_is_not_offered_is_said_as_far_as_it_can_be_shown() -> None:
+    good = selecting.select(CONFIGS, Choices(label="slice-4"), None)
+    other = offering.Problem(reason="CardNotPartitioned", message="It has no partition.")
+    said = reporting.condition(good, [PROBLEM, other, PROBLEM])
+    assert said.reason == "SharedResourceMissing"
+    assert said.message == "(1) It is not there; (2) It has no partition."
+    many = [offering.Problem(reason="X", message=f"{n}: {'y' * 90}.") for n in range(16)]
+    said = reporting.condition(good, many)
+    assert said.message.endswith("; and 8 more.")
+    assert len(said.message) < 1024
+
+
 def test_without_a_config_none_is_said_to_be_in_force() -> None:
     said = reporting.condition(selecting.select({}, Choices(), None), [])
     assert said.is_true

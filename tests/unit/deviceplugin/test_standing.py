@@ -31,7 +31,7 @@ def test_the_numa_node_is_a_hint_where_there_is_one(node: int | None, hint: list
 def test_a_resource_that_is_no_longer_offered_is_an_empty_list() -> None:
     now = standing.Standing(offer=offer(SLICE_4, card(0)))
     assert standing.devices(now, "nvidia.com/gone") == []
-    with pytest.raises(InvalidError, match="no longer offered"):
+    with pytest.raises(InvalidError, match="does not offer it any more"):
         standing.allocate(now, "nvidia.com/gone", ["GPU-0"])
 
 
