@@ -187,7 +187,7 @@ def numbered(said: Sequence[str]) -> str:
     return "; ".join(shown)
 
 
-def listed(names: Iterable[str], most: int = 12) -> str:
+def listed(names: Iterable[str], most: int = 16) -> str:
     """Names for a sentence; of many the first, and how many more there are."""
     found = list(names)
     more = f" and {len(found) - most} more" if len(found) > most else ""

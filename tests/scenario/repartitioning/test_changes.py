@@ -131,7 +131,7 @@ async def test_a_wrong_config_is_named_by_its_field_and_read_again_when_it_is_me
     world.label(**{CONFIG: "one"})
     await world.becomes("failed")
     await world.until(lambda: world.condition.get("reason") == "InvalidMigConfig")
-    said = 'ConfigMap nvidia-mig-config: mig-configs["one"][0].mig-enabled: 1 is not valid'
+    said = 'nvidia-mig-config: mig-configs["one"][0].mig-enabled: 1 is not valid'
     assert said in world.condition["message"]
     world.configure(ONE_CARD)
     await world.becomes("success")

@@ -16,7 +16,6 @@ from gpudeck.errors import GpudeckError, InvalidError, UnavailableError
 from gpudeck.kubelet import deviceplugins, registering
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 
-
 CALLS: dict[str, tuple[Any, Any]] = {
     "Allocate": (pb.AllocateRequest(), pb.AllocateResponse),
     "GetPreferredAllocation": (pb.PreferredAllocationRequest(), pb.PreferredAllocationResponse),
