@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import yaml
 
 from gpudeck import errors
-from gpudeck.api import documents
+from gpudeck.api import documents, fields
+from gpudeck.api.fields import Field
 from gpudeck.errors import InvalidError
 
 KEY = "vendors.yaml"
+REASON = "SupportedVendorsInvalid"
 _ID = re.compile(r"[0-9a-f]{4}")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _CLASS = re.compile(r"[0-9a-f]{2}([0-9a-f]{2})?")
@@ -46,73 +47,70 @@ DEFAULT = Supported({0x10DE: "nvidia", 0x9999: "metax"}, ("03", "12"))
 def parse(content: Mapping[str, str] | None) -> Supported:
     """Read a ConfigMap's `data`.
 
-    Raises InvalidError with the path of the first wrong field, its value and what is
-    allowed. An unknown key is wrong: it is a typing mistake that would else do nothing.
+    Raises InvalidError with the path of each wrong field, its value and what is allowed. An
+    unknown key is wrong: it is a typing mistake that would else do nothing.
     """
     unknown = sorted(set(content or ()) - {KEY})
     if unknown:
         raise _refusal(f"data.{unknown[0]}", unknown[0], f"the key {KEY} only")
     if not content or KEY not in content:
         raise _refusal("data", sorted(content or ()), f"the key {KEY}")
-    document = _load(content[KEY])
-    _keys(document, KEY, {"vendors", "classes"})
-    return Supported(
-        vendors=_vendors(document.get("vendors")), classes=_classes(document.get("classes"))
-    )
-
-
-def _load(text: str) -> dict[str, Any]:
     try:
-        document = documents.load(text)
+        document = documents.load(content[KEY])
     except yaml.YAMLError as error:
         raise _refusal(KEY, " ".join(str(error).split()), "a YAML document") from error
     if not isinstance(document, dict):
         raise _refusal(KEY, document, "a mapping with vendors and classes")
-    return document
+    try:
+        return fields.read(document, _supported, reason=REASON)
+    except InvalidError as error:
+        raise error.inside(KEY) from error
 
 
-def _vendors(value: Any) -> dict[int, str]:
-    path = f"{KEY}: vendors"
-    if not isinstance(value, list) or not value:
-        raise _refusal(path, value, "a list of at least one {id, name}")
-    vendors: dict[int, str] = {}
-    for index, entry in enumerate(value):
-        where = f"{path}[{index}]"
-        if not isinstance(entry, dict):
-            raise _refusal(where, entry, "a mapping with id and name")
-        _keys(entry, where, {"id", "name"})
-        number = int(_matching(entry.get("id"), f"{where}.id", _ID, _ID_RULE), 16)
-        name = _matching(entry.get("name"), f"{where}.name", _NAME, _NAME_RULE)
-        if number in vendors:
-            raise _refusal(f"{where}.id", entry["id"], "each id once")
-        if name in vendors.values():
-            raise _refusal(f"{where}.name", name, "each name once")
-        vendors[number] = name
-    return vendors
-
-
-def _classes(value: Any) -> tuple[str, ...]:
-    path = f"{KEY}: classes"
-    if not isinstance(value, list) or not value:
-        raise _refusal(path, value, "a list of at least one class")
-    return tuple(
-        _matching(entry, f"{path}[{index}]", _CLASS, _CLASS_RULE)
-        for index, entry in enumerate(value)
+def _supported(top: Field) -> Supported:
+    found = top.mapping("vendors", "classes")
+    return Supported(
+        vendors=found.need("vendors", _vendors, {}), classes=found.need("classes", _classes, ())
     )
 
 
-def _keys(value: dict[Any, Any], path: str, allowed: set[str]) -> None:
-    for key, content in value.items():
-        if key not in allowed:
-            keys = " and ".join(sorted(allowed))
-            raise _refusal(f"{path}.{key}", content, f"the keys {keys} only")
+def _vendors(field: Field) -> dict[int, str]:
+    allowed = "a list of at least one {id, name}"
+    if not field.value:
+        raise field.refuse(allowed)
+    vendors: dict[int, str] = {}
+    for each in field.items(allowed):
+        with field.document.noting():
+            found = each.mapping("id", "name")
+            number = found.need("id", _id, None)
+            name = found.need("name", _name, "")
+            if number in vendors:
+                raise each.below("id").refuse("each id once")
+            if name in vendors.values():
+                raise each.below("name").refuse("each name once")
+            if number is not None and name:
+                vendors[number] = name
+    return vendors
 
 
-def _matching(value: Any, path: str, pattern: re.Pattern[str], allowed: str) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise _refusal(path, value, allowed)
-    return value
+def _classes(field: Field) -> tuple[str, ...]:
+    allowed = "a list of at least one class"
+    if not field.value:
+        raise field.refuse(allowed)
+    return field.each(_class, allowed)
+
+
+def _id(field: Field) -> int:
+    return int(field.matching(_ID, _ID_RULE), 16)
+
+
+def _name(field: Field) -> str:
+    return field.matching(_NAME, _NAME_RULE)
+
+
+def _class(field: Field) -> str:
+    return field.matching(_CLASS, _CLASS_RULE)
 
 
 def _refusal(path: str, value: object, allowed: str) -> InvalidError:
-    return errors.not_valid(path, value, allowed, reason="SupportedVendorsInvalid")
+    return errors.not_valid(path, value, allowed, reason=REASON)

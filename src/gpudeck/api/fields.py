@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -140,6 +141,11 @@ class Field:
 
     def text(self, allowed: str = "a text") -> str:
         if not isinstance(self.value, str) or not self.value:
+            raise self.refuse(allowed)
+        return self.value
+
+    def matching(self, pattern: re.Pattern[str], allowed: str) -> str:
+        if not isinstance(self.value, str) or not pattern.fullmatch(self.value):
             raise self.refuse(allowed)
         return self.value
 

@@ -239,12 +239,7 @@ def _texts(field: Field) -> tuple[str, ...]:
 
 
 def _listed(field: Field, pattern: re.Pattern[str], allowed: str) -> tuple[str, ...]:
-    def one(each: Field) -> str:
-        if not isinstance(each.value, str) or not pattern.fullmatch(each.value):
-            raise each.refuse(allowed)
-        return each.value
-
-    return field.each(one, f"a list; each: {allowed}")
+    return field.each(lambda each: each.matching(pattern, allowed), f"a list; each: {allowed}")
 
 
 def _pci_classes(field: Field) -> tuple[str, ...]:

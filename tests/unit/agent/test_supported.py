@@ -47,31 +47,31 @@ def test_a_class_may_name_its_sub_class() -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "part"),
     [
-        ({"vendors": []}, "vendors.yaml: vendors", "at least one"),
-        ({"vendors": "nvidia"}, "vendors.yaml: vendors", "'nvidia'"),
-        ({"vendors": ["10de"]}, "vendors.yaml: vendors[0]", "id and name"),
-        ({"vendors": [{"id": 9999, "name": "metax"}]}, "vendors.yaml: vendors[0].id", "quoted"),
-        ({"vendors": [{"id": "10DE", "name": "n"}]}, "vendors.yaml: vendors[0].id", "'10DE'"),
-        ({"vendors": [{"id": "10de"}]}, "vendors.yaml: vendors[0].name", "None"),
-        ({"vendors": [{"id": "10de", "name": "NV"}]}, "vendors.yaml: vendors[0].name", "DNS label"),
+        ({"vendors": []}, "vendors", "at least one"),
+        ({"vendors": "nvidia"}, "vendors", "'nvidia'"),
+        ({"vendors": ["10de"]}, "vendors[0]", "id, name"),
+        ({"vendors": [{"id": 9999, "name": "metax"}]}, "vendors[0].id", "quoted"),
+        ({"vendors": [{"id": "10DE", "name": "n"}]}, "vendors[0].id", "'10DE'"),
+        ({"vendors": [{"id": "10de"}]}, "vendors[0].name", "is missing"),
+        ({"vendors": [{"id": "10de", "name": "NV"}]}, "vendors[0].name", "DNS label"),
         (
             {"vendors": [{"id": "10de", "name": "a"}, {"id": "10de", "name": "b"}]},
-            "vendors.yaml: vendors[1].id",
+            "vendors[1].id",
             "each id once",
         ),
         (
             {"vendors": [{"id": "10de", "name": "a"}, {"id": "1002", "name": "a"}]},
-            "vendors.yaml: vendors[1].name",
+            "vendors[1].name",
             "each name once",
         ),
         (
             {"vendors": [{"id": "10de", "name": "a", "driver": "x"}]},
-            "vendors.yaml: vendors[0].driver",
-            "the keys id and name only",
+            "vendors[0].driver",
+            "the keys id, name",
         ),
-        ({"classes": [3]}, "vendors.yaml: classes[0]", "quoted"),
-        ({"classes": []}, "vendors.yaml: classes", "at least one"),
-        ({"clases": ["03"]}, "vendors.yaml.clases", "classes and vendors"),
+        ({"classes": [3]}, "classes[0]", "quoted"),
+        ({"classes": []}, "classes", "at least one"),
+        ({"clases": ["03"]}, "clases", "the keys vendors, classes"),
     ],
 )
 def test_a_refusal_names_field_value_and_what_is_allowed(
@@ -81,7 +81,19 @@ def test_a_refusal_names_field_value_and_what_is_allowed(
         parse(**changes)
     assert refused.value.field == field
     assert refused.value.reason == "SupportedVendorsInvalid"
+    assert refused.value.message.startswith(f"vendors.yaml: {field}: ")
     assert part in refused.value.message
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    vendors = [{"id": 9999, "name": "a"}, {"id": "10de", "name": "A"}, {"id": "10de"}]
+    with pytest.raises(InvalidError) as refused:
+        parse(vendors=vendors, classes=["03", 3])
+    message = refused.value.message
+    assert message.startswith("vendors.yaml: 4 fields are wrong: (1) vendors[0].id: ")
+    assert "(2) vendors[1].name: " in message
+    assert "(3) vendors[2].name: is missing" in message
+    assert "(4) classes[1]: 3 is" in message
 
 
 @pytest.mark.parametrize(

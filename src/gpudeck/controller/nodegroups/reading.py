@@ -139,9 +139,7 @@ def _head(entry: Field) -> tuple[str, LabelSelector]:
 
 
 def _name(field: Field) -> str:
-    if not isinstance(field.value, str) or not _NAME.fullmatch(field.value):
-        raise field.refuse("small letters, digits and dashes, at most 63")
-    return field.value
+    return field.matching(_NAME, "small letters, digits and dashes, at most 63")
 
 
 def _selector(field: Field) -> LabelSelector:
@@ -200,9 +198,7 @@ def _mig(name: str, field: Field) -> Use:
 
 
 def _config_name(field: Field) -> str:
-    if not isinstance(field.value, str) or not _LABEL.fullmatch(field.value):
-        raise field.refuse("the name of a MIG config, which is the value of a label")
-    return field.value
+    return field.matching(_LABEL, "the name of a MIG config, which is the value of a label")
 
 
 def _customs(field: Field) -> configs.Config:
