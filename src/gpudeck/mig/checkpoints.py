@@ -96,12 +96,7 @@ def decode(content: bytes, source: str) -> Checkpoint:
 
 
 def _refusal(field: str, value: str, allowed: str) -> errors.InvalidError:
-    return errors.InvalidError(
-        f"{field}: {value!r} is not valid; allowed: {allowed}",
-        reason="InvalidCheckpoint",
-        field=field,
-        allowed=allowed,
-    )
+    return errors.not_valid(field, value, allowed, reason="InvalidCheckpoint")
 
 
 def plan(checkpoint: Checkpoint, cards: Sequence[records.CardState]) -> planning.Plan:
