@@ -264,6 +264,8 @@ def _obstacles(fitting: list[Verdict]) -> str:
     parts = []
     for reason, count in counts.most_common():
         clause = CLAUSES[reason][0 if count == 1 else 1]
+        if len(_holders(fitting, reason)) > 1:
+            clause = clause.replace("another pod", "other pods")
         named = _names(fitting, reason)
         parts.append((count, f"{clause}{named}"))
     if len(parts) == 1:
@@ -274,16 +276,21 @@ def _obstacles(fitting: list[Verdict]) -> str:
 
 def _names(fitting: list[Verdict], reason: Reason) -> str:
     """Name who holds cards, or the one common cause."""
-    those = [each for each in fitting if each.reason is reason]
-    details = list(dict.fromkeys(each.detail for each in those))
     if reason is Reason.MATCHES:
         return ""
     if reason in (Reason.HELD_BY_POD, Reason.HELD_BY_CLAIM):
-        plain = list(dict.fromkeys(one.text for each in those for one in each.card.holders))
-        more = len(plain) - _SHOWN
-        shown = plain if more <= 1 else [*plain[:_SHOWN], f"{more} more"]
+        names = _holders(fitting, reason)
+        more = len(names) - _SHOWN
+        shown = names if more <= 1 else [*names[:_SHOWN], f"{more} more"]
         return f" ({_list(shown)})"
-    return f" ({details[0]})" if len(details) == 1 and details[0] else ""
+    details = {each.detail for each in fitting if each.reason is reason}
+    detail = details.pop()
+    return f" ({detail})" if not details and detail else ""
+
+
+def _holders(fitting: list[Verdict], reason: Reason) -> list[str]:
+    those = [each.card for each in fitting if each.reason is reason]
+    return list(dict.fromkeys(each.text for card in those for each in card.holders))
 
 
 def _rest(others: list[Verdict]) -> list[str]:

@@ -109,7 +109,7 @@ def test_a_partition_that_a_pod_holds_is_named() -> None:
     full = card(0, SMALL, 2, holders=held, profile="1g.10gb")
     answer = explain(asker(SMALL), make.node(labels=MODE, capacity={SMALL: "2"}), full)
     assert answer.verdicts[0].detail == "default/a (1g.10gb), default/b (1g.10gb)"
-    assert answer.sentences[0].endswith("is held by another pod (default/a and default/b).")
+    assert answer.sentences[0].endswith("is held by other pods (default/a and default/b).")
 
 
 def test_many_holders_are_named_in_part() -> None:
