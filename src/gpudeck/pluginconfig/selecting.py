@@ -114,9 +114,8 @@ def _missing(absent: Sequence[str]) -> Problem | None:
     if not absent:
         return None
     maps = " and ".join(absent)
-    return Problem(
-        reason=MISSING, message=f"ConfigMap {maps}: it is not there; it is to hold the configs"
-    )
+    why = "it is to hold the configs (chart value devicePlugin.config.name)"
+    return Problem(reason=MISSING, message=f"ConfigMap {maps}: it is not there; {why}")
 
 
 def restore(name: str, text: str) -> Selected | None:

@@ -53,7 +53,8 @@ def test_without_a_config_none_is_said_to_be_in_force() -> None:
     assert reporting.condition(missing, []) == reporting.Said(
         reason="PluginConfigMapMissing",
         message=(
-            "ConfigMap sharing: it is not there; it is to hold the configs. No config is in force."
+            "ConfigMap sharing: it is not there; it is to hold the configs (chart value "
+            "devicePlugin.config.name). No config is in force."
         ),
         is_true=False,
     )

@@ -57,7 +57,8 @@ def test_a_config_map_that_is_not_there_is_told_before_anybody_chooses_a_config(
     assert selected.problem is not None
     assert selected.problem.reason == "PluginConfigMapMissing"
     assert selected.problem.message == (
-        "ConfigMap sharing: it is not there; it is to hold the configs"
+        "ConfigMap sharing: it is not there; it is to hold the configs (chart value "
+        "devicePlugin.config.name)"
     )
     there = selecting.select({}, Choices(), selected)
     assert there.problem is None
