@@ -160,7 +160,8 @@ class Field:
     def word(self, words: type[Any]) -> Any:
         """A member of an enumeration of texts."""
         try:
-            return words(self.value)
+            # An enumeration spells out what is no member of it, however large that is.
+            return words(self.value if isinstance(self.value, str) else "")
         except ValueError as error:
             raise self.refuse(", ".join(each.value for each in words)) from error
 
