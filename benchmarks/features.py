@@ -240,7 +240,7 @@ async def _one_node(api: Client, kubeconfig: str, host: Path) -> list[Figure]:
 
 async def _large(api: Client, kubeconfig: str, host: Path, nodes: int) -> list[Figure]:
     found = reading.read(Root(host), reading.Wanted(tuple(reading.SOURCES)))
-    spec = worker.describe(found, None, Settings(node_name=ONE)).spec
+    spec = worker.describe(found, Settings(node_name=ONE)).spec
     about = f"{nodes} nodes, a NodeFeature of {len(msgspec.json.encode(spec)) // 1000} kB each"
     sys.stderr.write(f"making {about} …\n")
     await _fill(api, spec, nodes)

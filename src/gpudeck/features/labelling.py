@@ -32,8 +32,17 @@ SOURCES = (
 PCI_FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
 USB_FIELDS = ("class", "vendor", "device", "serial")
 _OS_NAMES = ("ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor", "OSTREE_VERSION")
-_PLAIN = ("cpu.cstate", "cpu.model", "cpu.pstate", "cpu.security", "kernel.version")
-"""Features of which every value is a label `<domain>-<feature>.<name>`."""
+_PLAIN = {
+    "cpu.coprocessor": "cpu-coprocessor.",
+    "cpu.cpuid": "cpu-cpuid.",
+    "cpu.cstate": "cpu-cstate.",
+    "cpu.model": "cpu-model.",
+    "cpu.pstate": "cpu-pstate.",
+    "cpu.security": "cpu-security.",
+    "cpu.sst": "cpu-power.sst_",
+    "kernel.version": "kernel-version.",
+}
+"""Features of which every value is a label, and how its name begins."""
 _HIDDEN_VALUES = frozenset({"sgx.epc", "tdx.total_keys", "sev.asids", "sev.encrypted_state_ids"})
 CPUID_HIDDEN = (
     "AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX",
@@ -96,10 +105,10 @@ def _fits(name: str, choices: Choices) -> bool:
 
 def _plain(known: Known) -> dict[str, str]:
     found = {}
-    for feature in _PLAIN:
+    for feature, start in _PLAIN.items():
         for name, value in known.attributes.get(feature, {}).items():
             if name not in _HIDDEN_VALUES:
-                found[f"{feature.replace('.', '-', 1)}.{name}"] = names.label_value(value)
+                found[start + name] = names.label_value(value)
     return found
 
 

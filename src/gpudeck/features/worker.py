@@ -24,6 +24,7 @@ from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference
 from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureSpec
 from gpudeck.api.resources import NODE, NODE_FEATURE
 from gpudeck.features import configuring, following, labelling, metrics, settings
+from gpudeck.features.known import Known
 from gpudeck.features.settings import Settings
 from gpudeck.features.sources import custom, local, reading
 from gpudeck.host import certificates, pci, uevents
@@ -39,12 +40,8 @@ _STUCK_FACTOR = 4
 _log = logs.get(__name__)
 
 
-def describe(
-    found: reading.Reading, before: reading.Reading | None, given: Settings
-) -> NodeFeature:
+def describe(found: reading.Reading, given: Settings) -> NodeFeature:
     """Return what the NodeFeature should say. Pure."""
-    known = reading.keep_failed(found, before)
-    known.attributes["system.name"] = {"nodename": given.node_name}
     rules = found.labels if "custom" in given.label_sources else {}
     own = {labelling.full_name(name): value for name, value in rules.items()}
     return NodeFeature(
@@ -54,14 +51,15 @@ def describe(
             annotations={labels.FEATURES_WORKER_VERSION: gpudeck.__version__},
         ),
         spec=NodeFeatureSpec(
-            features=known.without(given.hidden_features).wire(),
-            labels={**labelling.labels(known, settings.choices(given)), **own},
+            features=found.known.without(given.hidden_features).wire(),
+            labels={**labelling.labels(found.known, settings.choices(given)), **own},
         ),
     )
 
 
 def _sought(now: following.Configured) -> reading.Wanted:
-    return reading.Wanted(now.settings.sources, now.settings.kernel_config, now.rules)
+    given = now.settings
+    return reading.Wanted(given.sources, given.kernel_config, now.rules, given.node_name)
 
 
 def show(given: Settings) -> None:
@@ -70,7 +68,7 @@ def show(given: Settings) -> None:
     file.load()
     now = file.current
     found = reading.read(Root(given.host_root), _sought(now))
-    body = msgspec.json.encode(describe(found, None, now.settings))
+    body = msgspec.json.encode(describe(found, now.settings))
     sys.stdout.write(msgspec.json.format(body).decode() + "\n")
     for each in found.left_out:
         sys.stderr.write(f"left out: {each}\n")
@@ -138,20 +136,35 @@ class Worker:
                     await self._wanted.wait()
 
     async def _look(self) -> None:
-        self._began = time.monotonic()
-        try:
-            wanted = _sought(self._file.current)
-            found = await asyncio.to_thread(reading.read, self._root, wanted)
-        finally:
-            metrics.scan_seconds.observe(time.monotonic() - self._began)
-            self._began = None
+        found = await self._read(self._last)
+        if found.failed and self._last is None:
+            # A worker that starts beside a sick source takes none of its labels away.
+            found = await self._read(await self._published())
         self._report(found)
-        known = reading.keep_failed(found, self._last)
-        body = describe(found, self._last, self._settings)
-        self._last = reading.Reading(known, found.left_out, ())
+        self._last = found
+        body = describe(found, self._settings)
         if body != self._body:
             self._body = body
             self._queue.add(_KEY)
+
+    async def _read(self, before: reading.Reading | None) -> reading.Reading:
+        self._began = time.monotonic()
+        try:
+            wanted = _sought(self._file.current)
+            return await asyncio.to_thread(reading.read, self._root, wanted, before)
+        finally:
+            metrics.scan_seconds.observe(time.monotonic() - self._began)
+            self._began = None
+
+    async def _published(self) -> reading.Reading | None:
+        """What the NodeFeature on the API server says, which an earlier worker wrote."""
+        await self._written.synced()
+        held = self._written.objects.get(f"{self._namespace}/{self._settings.node_name}")
+        if held is None:
+            return None
+        known = Known()
+        known.add(held.spec.features)
+        return reading.Reading(known, labels=held.spec.labels or {})
 
     def _report(self, found: reading.Reading) -> None:
         metrics.left_out.set(len(found.left_out))

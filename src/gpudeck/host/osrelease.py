@@ -35,11 +35,14 @@ def read(root: Root) -> OsRelease:
 
 
 def values(root: Root) -> dict[str, str]:
-    """All assignments of the first file that is there; empty where none is readable."""
+    """All assignments of the first file that is there; empty where none is.
+
+    Raises what reading a file that is there raises.
+    """
     for path in PATHS:
         try:
             return assignments(root.read_text(path))
-        except errors.GpudeckError:
+        except errors.NotFoundError:
             continue
     return {}
 

@@ -32,8 +32,9 @@ _FLAGS = (
     "fma cx16 sse4_1 sse4_2 movbe popcnt aes xsave avx f16c rdrand lahf_lm abm fsgsbase bmi1 avx2 "
     "smep bmi2 erms rdseed adx smap clflushopt xsaveopt xsavec xgetbv1"
 )
-_INTEL_FLAGS = "vmx ss dts acpi tm pbe ibrs ibpb stibp cqm cat_l3 flush_l1d"
-_AMD_FLAGS = "svm sse4a misalignsse topoext cpb clzero sha_ni wbnoinvd ibrs ibpb stibp cqm cat_l3"
+_SHARING = "cqm rdt_a cat_l3 mba cqm_llc cqm_occup_llc cqm_mbm_total cqm_mbm_local"
+_INTEL_FLAGS = f"vmx ss dts acpi tm pbe ibrs ibpb stibp {_SHARING} flush_l1d"
+_AMD_FLAGS = f"svm sse4a misalignsse topoext cpb clzero sha_ni wbnoinvd ibrs ibpb stibp {_SHARING}"
 _AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl avx512_vnni"
 _AMX = "amx_bf16 amx_tile amx_int8 avx512_bf16 avx_vnni gfni vaes sha_ni serialize"
 _ARM_FEATURES = (

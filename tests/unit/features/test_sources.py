@@ -8,10 +8,11 @@ import gzip
 from pathlib import Path
 
 import pytest
+from tests.support.hostfiles import HostFiles
 
+from gpudeck import errors
 from gpudeck.features.known import Known
 from gpudeck.features.sources import (
-    cpu,
     kernel,
     local,
     memory,
@@ -22,34 +23,17 @@ from gpudeck.features.sources import (
     system,
     usb,
 )
-from gpudeck.host.root import Root
+from gpudeck.host.root import HostPath, Root
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-class Tree:
-    """A host tree below a temporary folder."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.root = Root(path)
-
-    def write(self, path: str, content: str | bytes) -> None:
-        target = self.path / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-    def values(self, folder: str, **values: str) -> None:
-        for name, value in values.items():
-            self.write(f"{folder}/{name}", value + "\n")
-
-
 @pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
+def tree(tmp_path: Path) -> HostFiles:
+    return HostFiles(tmp_path)
 
 
-def test_interfaces_without_a_readable_speed_stay(tree: Tree) -> None:
+def test_interfaces_without_a_readable_speed_stay(tree: HostFiles) -> None:
     net = "sys/class/net"
     tree.values(f"{net}/eth0", speed="25000", operstate="up", mtu="9000")
     tree.values(f"{net}/eth0/device", sriov_totalvfs="8", sriov_numvfs="0")
@@ -71,7 +55,7 @@ def test_interfaces_without_a_readable_speed_stay(tree: Tree) -> None:
     assert [each["name"] for each in known.instances["network.virtual"]] == ["dn0", "ifb0"]
 
 
-def test_one_sick_device_of_the_bus_costs_itself(tree: Tree) -> None:
+def test_one_sick_device_of_the_bus_costs_itself(tree: HostFiles) -> None:
     bus = "sys/bus/pci/devices"
     tree.values(f"{bus}/0000:1b:00.0", **{"class": "0x030200"}, vendor="0x10de", device="0x20b0",
                 subsystem_vendor="0x10de", sriov_totalvfs="16")  # fmt: skip
@@ -93,18 +77,19 @@ def test_one_sick_device_of_the_bus_costs_itself(tree: Tree) -> None:
     ]
 
 
-def test_a_source_that_fails_keeps_what_it_gave_before(tree: Tree) -> None:
+def test_a_source_that_fails_keeps_what_it_gave_before(tree: HostFiles) -> None:
     tree.values("sys/bus/pci/devices/0000:1b:00.0", **{"class": "0x030200"}, vendor="0x10de",
                 device="0x20b0")  # fmt: skip
     before = reading.read(tree.root, reading.Wanted({"pci", "usb"}))
     (tree.path / "sys/bus").rename(tree.path / "sys/gone")
-    now = reading.read(tree.root, reading.Wanted({"pci", "usb"}))
+    now = reading.read(tree.root, reading.Wanted({"pci", "usb"}), before)
     assert now.failed == ("pci",)
-    assert reading.keep_failed(now, before).instances == before.known.instances
-    assert "pci.device" not in reading.keep_failed(now, None).instances
+    assert now.known.instances == before.known.instances
+    alone = reading.read(tree.root, reading.Wanted({"pci", "usb"}))
+    assert "pci.device" not in alone.known.instances
 
 
-def test_usb_devices_have_the_classes_of_their_interfaces(tree: Tree) -> None:
+def test_usb_devices_have_the_classes_of_their_interfaces(tree: HostFiles) -> None:
     bus = "sys/bus/usb/devices"
     tree.values(f"{bus}/1-1", idVendor="18d1", idProduct="9302", bDeviceClass="00", serial="s1")
     tree.values(f"{bus}/1-1/1-1:1.0", bInterfaceClass="ff")
@@ -120,7 +105,7 @@ def test_usb_devices_have_the_classes_of_their_interfaces(tree: Tree) -> None:
     ]
 
 
-def test_the_kernel_says_version_options_and_modules(tree: Tree) -> None:
+def test_the_kernel_says_version_options_and_modules(tree: HostFiles) -> None:
     tree.write("proc/sys/kernel/osrelease", "6.8.0-60-generic\n")
     tree.write("proc/modules", "nvidia 1 0 - Live 0x0\nnvidia_uvm 1 0 - Live 0x0\n")
     tree.write("lib/modules/6.8.0-60-generic/modules.builtin", "kernel/drivers/vfio/vfio-pci.ko\n")
@@ -153,7 +138,7 @@ def test_the_kernel_says_version_options_and_modules(tree: Tree) -> None:
     assert known.attributes["kernel.selinux"] == {"enabled": "true"}
 
 
-def test_a_chosen_configuration_of_the_kernel_is_the_only_one(tree: Tree) -> None:
+def test_a_chosen_configuration_of_the_kernel_is_the_only_one(tree: HostFiles) -> None:
     tree.write("proc/sys/kernel/osrelease", "6.8.0\n")
     tree.write("boot/config-6.8.0", "CONFIG_A=y\n")
     tree.write("data/{config}", "CONFIG_B=y\n")
@@ -164,7 +149,7 @@ def test_a_chosen_configuration_of_the_kernel_is_the_only_one(tree: Tree) -> Non
     assert said == ["there is no readable configuration of the kernel"]
 
 
-def test_a_kernel_without_modules_and_a_broken_configuration_say_so(tree: Tree) -> None:
+def test_a_kernel_without_modules_and_a_broken_configuration_say_so(tree: HostFiles) -> None:
     tree.write("proc/sys/kernel/osrelease", "5.10\n")
     tree.write("proc/config.gz", b"\x1f\x8b broken")
     known = Known()
@@ -173,68 +158,7 @@ def test_a_kernel_without_modules_and_a_broken_configuration_say_so(tree: Tree) 
     assert known.flags["kernel.loadedmodule"] == set()
 
 
-def test_processor_flags_have_the_names_that_labels_use(tree: Tree) -> None:
-    tree.write(
-        "proc/cpuinfo",
-        "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
-        "flags\t\t: fpu tsc sse4_1 sse4_2 pni avx512_vnni amx_tile aes fma abm hypervisor "
-        "cat_l3\n\n"
-        "processor\t: 1\nflags : avx10\n",
-    )
-    tree.values("sys/devices/system/cpu/cpu0/topology", thread_siblings_list="0,2",
-                physical_package_id="0")  # fmt: skip
-    tree.values("sys/devices/system/cpu/cpu2/topology", thread_siblings_list="0,2",
-                physical_package_id="1")  # fmt: skip
-    known = Known()
-    cpu.read(tree.root, known)
-    assert known.flags["cpu.cpuid"] == {
-        "X87", "SSE4", "SSE42", "SSE3", "AVX512VNNI", "AMXTILE", "AESNI", "FMA3", "LZCNT",
-        "HYPERVISOR",
-    }  # fmt: skip
-    assert known.attributes["cpu.model"] == {
-        "vendor_id": "Intel",
-        "family": "6",
-        "id": "143",
-        "hypervisor": "unknown",
-    }
-    assert known.attributes["cpu.rdt"] == {"RDTL3CA": "true"}
-    assert known.attributes["cpu.topology"] == {
-        "hardware_multithreading": "true",
-        "socket_count": "2",
-    }
-
-
-@pytest.mark.parametrize("folder", ["sys/fs/cgroup", "sys/fs/cgroup/misc"])
-def test_keys_of_confidential_machines_are_counted(tree: Tree, folder: str) -> None:
-    tree.write("proc/cpuinfo", "processor : 0\nflags : sgx sgx_lc\n")
-    tree.write(f"{folder}/misc.capacity", "sev 99\nsev_es 410\ntdx 31\nodd\n")
-    tree.values("sys/module/kvm_amd/parameters", sev="Y", sev_es="N", sev_snp="N")
-    tree.values("sys/module/kvm_intel/parameters", tdx="Y")
-    tree.values("sys/devices/system/node/node0/x86", sgx_total_bytes="1024")
-    tree.values("sys/devices/system/node/node1/x86", sgx_total_bytes="2048")
-    known = Known()
-    cpu.read(tree.root, known)
-    assert known.attributes["cpu.security"] == {
-        "sev.asids": "99",
-        "sev.enabled": "true",
-        "sgx.enabled": "true",
-        "sgx.epc": "3072",
-        "tdx.enabled": "true",
-        "tdx.total_keys": "31",
-    }
-    assert known.flags["cpu.cpuid"] == {"SGX", "SGXLC"}
-
-
-def test_arm_processors_are_understood(tree: Tree) -> None:
-    tree.write("proc/cpuinfo", "processor : 0\nFeatures : fp asimd sve2\nCPU implementer : 0x41\n"
-               "CPU architecture: 8\nCPU part : 0xd40\n")  # fmt: skip
-    known = Known()
-    cpu.read(tree.root, known)
-    assert known.flags["cpu.cpuid"] == {"FP", "ASIMD", "SVE2"}
-    assert known.attributes["cpu.model"] == {"vendor_id": "ARM", "family": "8", "id": "3392"}
-
-
-def test_memory_is_counted(tree: Tree) -> None:
+def test_memory_is_counted(tree: HostFiles) -> None:
     for number in (0, 1):
         (tree.path / f"sys/devices/system/node/node{number}").mkdir(parents=True)
     tree.write("proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n")
@@ -253,7 +177,7 @@ def test_memory_is_counted(tree: Tree) -> None:
     ]
 
 
-def test_disks_and_the_operating_system_are_described(tree: Tree) -> None:
+def test_disks_and_the_operating_system_are_described(tree: HostFiles) -> None:
     tree.values("sys/block/nvme0n1/queue", rotational="0", dax="0", zoned="none", nr_zones="0")
     tree.write("etc/os-release", 'ID=ubuntu\nVERSION_ID="24.04"\n')
     tree.values("sys/devices/virtual/dmi/id", sys_vendor="NVIDIA", product_name="DGXH100")
@@ -301,7 +225,7 @@ def test_directives_of_a_file_are_obeyed() -> None:
     assert [each.split(":")[0] for each in found.left_out] == ["line 13"]
 
 
-def test_hidden_and_large_files_are_passed_over(tree: Tree) -> None:
+def test_hidden_and_large_files_are_passed_over(tree: HostFiles) -> None:
     folder = "etc/kubernetes/node-feature-discovery/features.d"
     tree.write(f"{folder}/.half", "a=1\n")
     tree.write(f"{folder}/large", "b=1\n" * 20_000)
@@ -314,7 +238,7 @@ def test_hidden_and_large_files_are_passed_over(tree: Tree) -> None:
     assert known.attributes["local.label"] == {"c": "2", "d": "1"}
 
 
-def test_rules_of_the_node_itself_give_labels(tree: Tree) -> None:
+def test_rules_of_the_node_itself_give_labels(tree: HostFiles) -> None:
     folder = "etc/kubernetes/node-feature-discovery/custom.d"
     tree.write("etc/os-release", "ID=ubuntu\n")
     tree.write(
@@ -343,7 +267,102 @@ def test_rules_of_the_node_itself_give_labels(tree: Tree) -> None:
     assert "[1].matchFeatures[0].matchExpressions[ID].op" in found.left_out[2]
 
 
-def test_a_host_without_anything_gives_nothing_and_says_what_is_missing(tree: Tree) -> None:
+def test_a_host_without_anything_gives_nothing_and_says_what_is_missing(tree: HostFiles) -> None:
     found = reading.read(tree.root, reading.Wanted(set(reading.SOURCES)))
     assert set(found.failed) == {"cpu", "kernel", "pci"}
     assert found.known.flags == {}
+
+
+def test_one_sick_attribute_costs_itself_not_what_it_belongs_to(tree: HostFiles) -> None:
+    tree.values("sys/class/net/eth0", operstate="up")
+    tree.sick("sys/class/net/eth0/speed")
+    tree.values("sys/class/net/eth0/device", sriov_totalvfs="8")
+    tree.values("sys/block/sda/queue", rotational="0")
+    tree.sick("sys/block/sda/queue/dax")
+    tree.values("sys/bus/usb/devices/1-1", idVendor="18d1", idProduct="9302", bDeviceClass="ff")
+    tree.sick("sys/bus/usb/devices/1-1/serial")
+    tree.values("sys/kernel/mm/hugepages/hugepages-1048576kB", nr_hugepages="4")
+    tree.sick("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+    tree.write("etc/os-release", "ID=ubuntu\n")
+    tree.sick("sys/devices/virtual/dmi/id/sys_vendor")
+    found = reading.read(
+        tree.root, reading.Wanted(("memory", "network", "storage", "system", "usb"))
+    )
+    assert found.failed == ()
+    assert len(found.left_out) == 5
+    assert found.known.instances["network.device"] == [
+        {"name": "eth0", "operstate": "up", "sriov_totalvfs": "8"}
+    ]
+    assert found.known.instances["storage.block"] == [{"name": "sda", "rotational": "0"}]
+    assert [each["device"] for each in found.known.instances["usb.device"]] == ["9302"]
+    assert found.known.attributes["memory.hugepages"] == {"enabled": "true", "hugepages-1Gi": "4"}
+    assert found.known.attributes["system.osrelease"]["ID"] == "ubuntu"
+
+
+class SickDisk(Root):
+    """A root whose disk answers with an error (EIO) where a path ends so."""
+
+    end = ""
+
+    def read_bytes(self, path: HostPath, *, limit: int = -1) -> bytes:
+        if self.end and str(path).endswith(self.end):
+            raise errors.UnavailableError(f"{path}: Input/output error")
+        return super().read_bytes(path, limit=limit)
+
+
+@pytest.mark.parametrize("end", ["features.d/gfd", "custom.d/rules"])
+def test_labels_of_files_stay_while_their_disk_is_sick(tree: HostFiles, end: str) -> None:
+    folder = "etc/kubernetes/node-feature-discovery"
+    tree.write(f"{folder}/features.d/gfd", "a=1\n")
+    tree.write(f"{folder}/custom.d/rules", "[{name: r, labels: {mine: '1'}}]")
+    root, wanted = SickDisk(tree.path), reading.Wanted(("local", "custom"))
+    before = reading.read(root, wanted)
+    root.end = end
+    now = reading.read(root, wanted, before)
+    assert len(now.failed) == len(now.left_out) == 1
+    assert (now.known, now.labels) == (before.known, {"mine": "1"})
+
+
+def test_rules_of_the_node_see_its_name_and_what_a_sick_source_gave_before(
+    tree: HostFiles,
+) -> None:
+    tree.values("sys/bus/pci/devices/0000:1b:00.0", **{"class": "0x030200"}, vendor="0x10de",
+                device="0x20b0")  # fmt: skip
+    tree.write(
+        "etc/kubernetes/node-feature-discovery/custom.d/rules",
+        """
+        - name: card
+          labels: {card: "true"}
+          matchFeatures:
+          - {feature: pci.device, matchExpressions: {vendor: ["10de"]}}
+          - {feature: system.name, matchExpressions: {nodename: [node-0]}}
+        """,
+    )
+    wanted = reading.Wanted(("pci", "custom"), node_name="node-0")
+    before = reading.read(tree.root, wanted)
+    assert before.labels == {"card": "true"}
+    (tree.path / "sys/bus").rename(tree.path / "sys/gone")
+    now = reading.read(tree.root, wanted, before)
+    assert (now.failed, now.labels) == (("pci",), {"card": "true"})
+    assert reading.read(tree.root, wanted).labels == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "parts"),
+    [
+        ("24.04", {"major": "24", "minor": "04"}),
+        ("9", {"major": "9"}),
+        ("4.16.20240101", {"major": "4", "minor": "16"}),
+        ("12-SP5", {}),
+        ("rolling", {}),
+    ],
+)
+def test_parts_of_a_version_are_numbers(
+    tree: HostFiles, version: str, parts: dict[str, str]
+) -> None:
+    tree.write("etc/os-release", f'ID=x\nVERSION_ID="{version}"\n')
+    known = Known()
+    system.read(tree.root, known)
+    found = known.attributes["system.osrelease"]
+    assert {name: found[f"VERSION_ID.{name}"] for name in parts} == parts
+    assert sum(name.startswith("VERSION_ID.") for name in found) == len(parts)

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The features of the domain cpu: cpuid, model, topology, cstate, pstate, rdt, security.
+"""The features of the domain cpu: cpuid, model, topology, rdt, coprocessor, and `power`'s.
 
 What a processor can do is read from /proc/cpuinfo, because the instruction CPUID would speak
 of the machine that this process runs on, not of the host root. So a feature that the kernel
 does not use or has switched off is absent. The names are those of node-feature-discovery,
-which differ from the kernel's here and there (`_NAMES`).
+which differ from the kernel's here and there (`_NAMES`). `power` and `confidential` read what
+is not in that file.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gpudeck import errors
 from gpudeck.features.known import Known
+from gpudeck.features.sources import confidential, power
+from gpudeck.features.sources.attributes import Attributes
 from gpudeck.host.root import Root
 
 _BYTES = 16 * 1024  # The first processor's block; a large machine's file has megabytes.
@@ -23,6 +26,7 @@ _NAMES = {
     "3dnowext": "AMD3DNOWEXT",
     "abm": "LZCNT",
     "aes": "AESNI",
+    "apx": "APX_F",
     "cpb": "CPBOOST",
     "cx8": "CMPXCHG8",
     "fma": "FMA3",
@@ -51,11 +55,11 @@ _KNOWN = frozenset(
     AVX512VP2INTERSECT AVX512VPOPCNTDQ AVXIFMA AVXNECONVERT AVXVNNI AVXVNNIINT16 AVXVNNIINT8 BMI1
     BMI2 CETIBT CETSS CLDEMOTE CLMUL CLZERO CMOV CMPCCXADD CMPXCHG8 CPBOOST CPPC CX16 ENQCMD ERMS
     F16C FLUSH_L1D FMA3 FMA4 FSRM FXSR FXSROPT GFNI HLE HTT HYBRID_CPU HYPERVISOR IBPB IBRS INVLPGB
-    LAHF LAM LZCNT MD_CLEAR MMX MMXEXT MOVBE MOVDIR64B MOVDIRI MPX NRIPS NX OSXSAVE PCONFIG POPCNT
-    PREFETCHI RDPRU RDRAND RDSEED RDTSCP RTM SERIALIZE SEV SEV_ES SEV_SNP SGX SGXLC SHA SM3_X86
-    SM4_X86 SME SRBDS_CTRL SSE SSE2 SSE3 SSE4 SSE42 SSE4A SSSE3 STIBP SUCCOR SVM SYSCALL SYSEE TBM
-    TDX_GUEST TME TOPEXT TSXLDTRK VAES VMCBCLEAN VMX VPCLMULQDQ VTE WAITPKG WBNOINVD X87 XGETBV1 XOP
-    XSAVE XSAVEC XSAVEOPT XSAVES
+    LAHF LAM LZCNT MD_CLEAR MMX MMXEXT MOVBE MOVDIR64B MOVDIRI MPX MSRLIST NRIPS NX OSXSAVE PCONFIG
+    POPCNT PREFETCHI RDPRU RDRAND RDSEED RDTSCP RTM SERIALIZE SEV SEV_ES SEV_SNP SGX SGXLC SHA
+    SM3_X86 SM4_X86 SME SRBDS_CTRL SSE SSE2 SSE3 SSE4 SSE42 SSE4A SSSE3 STIBP SUCCOR SVM SYSCALL
+    SYSEE TBM TDX_GUEST TME TOPEXT TSXLDTRK VAES VMCBCLEAN VMX VPCLMULQDQ VTE WAITPKG WBNOINVD
+    WRMSRNS X87 XGETBV1 XOP XSAVE XSAVEC XSAVEOPT XSAVES
     """.split()  # noqa: SIM905 (a list of a hundred words reads better so)
 )
 """What node-feature-discovery knows on x86; of the kernel's other words nothing is said."""
@@ -68,30 +72,46 @@ _VENDORS = {
 }
 _ARM = {"0x41": "ARM", "0x46": "Fujitsu", "0x48": "HiSilicon", "0x4e": "NVIDIA", "0xc0": "Ampere"}
 _RDT = {
-    "cqm": "RDTMON",
-    "cqm_occup_llc": "RDTCMT",
-    "cqm_mbm_total": "RDTMBM",
-    "cat_l3": "RDTL3CA",
-    "cat_l2": "RDTL2CA",
-    "mba": "RDTMBA",
+    "RDTMON": {"cqm", "cqm_llc"},
+    "RDTCMT": {"cqm", "cqm_llc", "cqm_occup_llc"},
+    "RDTMBM": {"cqm", "cqm_llc", "cqm_mbm_total", "cqm_mbm_local"},
+    "RDTL3CA": {"rdt_a", "cat_l3"},
+    "RDTL2CA": {"rdt_a", "cat_l2"},
+    "RDTMBA": {"rdt_a", "mba"},
 }
+"""The kernel's words for the bits of CPUID that node-feature-discovery v0.19 asks for."""
+_CLASSES = "/sys/fs/resctrl/info/L3/num_closids"
+_CLOCKS = {
+    "kvm-clock": "kvm",
+    "hyperv_clocksource_tsc_page": "msvm",
+    "hyperv_clocksource_msr": "msvm",
+    "xen": "xenhvm",
+}
+"""A clock that only one hypervisor gives its guests."""
+_MAKERS = {"VMware": "vmware", "QEMU": "qemu", "Xen": "xenhvm", "Amazon EC2": "kvm",
+           "Google": "kvm"}  # fmt: skip
 
 
 def read(root: Root, known: Known) -> list[str]:
     """Add what is known of the processors. NotFoundError where /proc is not there."""
     block = first_block(root.read_text("/proc/cpuinfo", limit=_BYTES))
-    flags = (block.get("flags") or block.get("Features") or "").split()
-    found = {cpuid_name(flag) for flag in flags}
+    attributes = Attributes(root)
+    words = (block.get("flags") or block.get("Features") or block.get("features") or "").split()
+    found = {cpuid_name(word) for word in words}
     known.flags["cpu.cpuid"] = found & _KNOWN if "flags" in block else found
-    known.attributes["cpu.model"] = model(block, flags)
-    known.attributes["cpu.rdt"] = {_RDT[flag]: "true" for flag in flags if flag in _RDT}
-    known.attributes["cpu.topology"] = _topology(root)
-    known.attributes["cpu.cstate"] = _present(
-        {"enabled": _cstate(root.attribute("/sys/module/intel_idle/parameters/max_cstate"))}
-    )
-    known.attributes["cpu.pstate"] = _pstate(root)
-    known.attributes["cpu.security"] = _security(root, flags)
-    return []
+    known.attributes["cpu.model"] = {
+        **model(block),
+        "hypervisor": _hypervisor(root, attributes, words if "flags" in block else None),
+    }
+    known.attributes["cpu.rdt"] = _rdt(set(words), attributes)
+    known.attributes["cpu.topology"] = _topology(root, attributes)
+    gzip = root.exists("/sys/devices/vio/ibm,compression-v1/nx_gzip_caps")
+    known.attributes["cpu.coprocessor"] = {"nx_gzip": "true"} if gzip else {}
+    known.attributes["cpu.cstate"] = power.cstate(attributes)
+    known.attributes["cpu.pstate"] = power.pstate(root, attributes)
+    known.attributes["cpu.sst"] = power.sst(root, attributes, block)
+    known.attributes["cpu.security"] = confidential.read(root, attributes, words)
+    return attributes.left_out
 
 
 def first_block(text: str) -> dict[str, str]:
@@ -109,17 +129,58 @@ def cpuid_name(flag: str) -> str:
     return _NAMES.get(flag) or _KEPT.get(flag) or flag.replace("_", "").upper()
 
 
-def model(block: Mapping[str, str], flags: list[str]) -> dict[str, str]:
-    """Maker, family and number of the model, and whether there is a hypervisor below."""
+def model(block: Mapping[str, str]) -> dict[str, str]:
+    """Maker, family and number of the model."""
     vendor = block.get("vendor_id") or block.get("CPU implementer")
     names = {
         "vendor_id": _VENDORS.get(vendor or "") or _ARM.get(vendor or "") or vendor,
         "family": block.get("cpu family") or _decimal(block.get("CPU architecture")),
         "id": block.get("model") or _decimal(block.get("CPU part")),
     }
-    if flags and "flags" in block:
-        names["hypervisor"] = "unknown" if "hypervisor" in flags else "none"
-    return _present(names)
+    return {name: value for name, value in names.items() if value is not None}
+
+
+def _hypervisor(root: Root, attributes: Attributes, flags: Collection[str] | None) -> str:
+    """The hypervisor below, as its CPUID names it; `flags` are x86's, None elsewhere.
+
+    `none` is no hypervisor, `unknown` one that neither its clock nor the firmware names.
+    """
+    program = _control_program(root)
+    if program:
+        return program
+    if flags is not None and "hypervisor" not in flags:
+        return "none"
+    clocks = attributes.get("/sys/devices/system/clocksource/clocksource0/available_clocksource")
+    for clock in (clocks or "").split():
+        if clock in _CLOCKS:
+            return _CLOCKS[clock]
+    made = attributes.of("/sys/devices/virtual/dmi/id", ("sys_vendor", "product_name"))
+    maker, product = made.get("sys_vendor", ""), made.get("product_name", "")
+    if product == "Virtual Machine" and maker.startswith("Microsoft"):
+        return "msvm"
+    named = next((name for start, name in _MAKERS.items() if maker.startswith(start)), None)
+    if named is not None and not product.endswith("metal"):
+        return named
+    return "none" if flags is None else "unknown"
+
+
+def _control_program(root: Root) -> str:
+    """The hypervisor that /proc/sysinfo of s390x names; empty elsewhere."""
+    try:
+        text = root.read_text("/proc/sysinfo")
+    except errors.GpudeckError:
+        return ""
+    found = re.search(r"Control Program:[ \t]*(\S.*)", text)
+    return re.sub(r"[^-A-Za-z0-9_.]+", "_", found[1].strip()) if found is not None else ""
+
+
+def _rdt(words: set[str], attributes: Attributes) -> dict[str, str]:
+    found = {name: "true" for name, needed in _RDT.items() if needed <= words}
+    classes = attributes.get(_CLASSES) if "RDTL3CA" in found else None
+    if classes is not None and classes.isdigit():
+        # The default group has one of them.
+        found["RDTL3CA_NUM_CLOSID"] = str(int(classes) - 1)
+    return found
 
 
 def _decimal(text: str | None) -> str | None:
@@ -129,98 +190,18 @@ def _decimal(text: str | None) -> str | None:
         return None
 
 
-def _topology(root: Root) -> dict[str, str]:
+def _topology(root: Root, attributes: Attributes) -> dict[str, str]:
     threads, sockets = False, set()
     for name in root.list(_CPUS):
         if not re.fullmatch(r"cpu[0-9]+", name):
             continue
-        siblings = root.attribute(f"{_CPUS}/{name}/topology/thread_siblings_list") or ""
+        siblings = attributes.get(f"{_CPUS}/{name}/topology/thread_siblings_list") or ""
         threads = threads or bool(re.search("[-,]", siblings))
-        sockets.add(root.attribute(f"{_CPUS}/{name}/topology/physical_package_id"))
+        sockets.add(attributes.get(f"{_CPUS}/{name}/topology/physical_package_id"))
     sockets.discard(None)
     if not sockets:
         return {}
-    return {"hardware_multithreading": _word(threads), "socket_count": str(len(sockets))}
-
-
-def _cstate(deepest: str | None) -> str | None:
-    return None if deepest is None else _word(deepest != "0")
-
-
-def _pstate(root: Root) -> dict[str, str]:
-    status = root.attribute(f"{_CPUS}/intel_pstate/status")
-    if status is None:
-        return {}
-    no_turbo = root.attribute(f"{_CPUS}/intel_pstate/no_turbo")
-    governors = {
-        root.attribute(f"{_CPUS}/cpufreq/{name}/scaling_governor")
-        for name in root.list(f"{_CPUS}/cpufreq")
-        if name.startswith("policy")
-    } - {None}
-    turbo = None if no_turbo is None else _word(no_turbo == "0")
-    found = {"status": status, "turbo": turbo}
-    if status == "active" and len(governors) == 1:
-        found["scaling_governor"] = governors.pop()
-    return _present(found)
-
-
-def _security(root: Root, flags: list[str]) -> dict[str, str]:
-    """Only what is so, as node-feature-discovery has it: a feature that is off has no name.
-
-    With a feature that has a limited number of keys comes their number.
-    """
-    amd, intel = "/sys/module/kvm_amd/parameters", "/sys/module/kvm_intel/parameters"
-    sgx_bytes = _sgx_bytes(root) if "sgx" in flags else 0
-    found = {
-        "sgx.enabled": sgx_bytes > 0,
-        "tdx.enabled": _is_on(root, f"{intel}/tdx"),
-        "tdx.protected": "tdx_guest" in flags,
-        "se.enabled": _is_on(root, "/sys/firmware/uv/prot_virt_host"),
-        "sev.enabled": _is_on(root, f"{amd}/sev"),
-        "sev.es.enabled": _is_on(root, f"{amd}/sev_es"),
-        "sev.snp.enabled": _is_on(root, f"{amd}/sev_snp"),
+    return {
+        "hardware_multithreading": "true" if threads else "false",
+        "socket_count": str(len(sockets)),
     }
-    capacity = _capacity(root)
-    amounts = {
-        "sgx.epc": str(sgx_bytes) if sgx_bytes else None,
-        "tdx.total_keys": capacity.get("tdx") if found["tdx.enabled"] else None,
-        "sev.asids": capacity.get("sev") if found["sev.enabled"] else None,
-        "sev.encrypted_state_ids": capacity.get("sev_es") if found["sev.es.enabled"] else None,
-    }
-    return {name: "true" for name, is_so in found.items() if is_so} | _present(amounts)
-
-
-def _capacity(root: Root) -> dict[str, str]:
-    """What the cgroup controller misc has to give, by name; of the second or the first version."""
-    for path in ("/sys/fs/cgroup/misc.capacity", "/sys/fs/cgroup/misc/misc.capacity"):
-        try:
-            lines = root.read_text(path).splitlines()
-        except errors.GpudeckError:
-            continue
-        pairs = (line.split() for line in lines)
-        return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
-    return {}
-
-
-def _sgx_bytes(root: Root) -> int:
-    folder = "/sys/devices/system/node"
-    total = 0
-    for name in root.list(folder):
-        text = root.attribute(f"{folder}/{name}/x86/sgx_total_bytes") or "0"
-        total += int(text) if text.isdigit() else 0
-    return total
-
-
-def _is_on(root: Root, path: str) -> bool:
-    try:
-        return root.attribute(path) in ("Y", "1")
-    except errors.GpudeckError:
-        return False
-
-
-def _present(values: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _word(is_so: bool) -> str:
-    return "true" if is_so else "false"

@@ -3,9 +3,9 @@
 
 Those of the worker's own configuration come first.
 
-They give labels only. A file that is no such list, and a rule that makes no sense, are left
-out by name; the others count. Files are used by their names, one level of folders included,
-because a mounted ConfigMap is one.
+They give labels only. A file that is no such list or may not be read, and a rule that makes no
+sense, are left out by name; the others count. Files are used by their names, one level of
+folders included, because a mounted ConfigMap is one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ LIMIT_BYTES = 64 * 1024
 
 
 def labels(root: Root, known: Known, own: Iterable[Named] = ()) -> tuple[dict[str, str], list[str]]:
-    """Return what the rules give a node of which this is known, and what was left out."""
+    """Return what the rules give a node of which this is known, and what was left out.
+
+    UnavailableError where the disk fails: then nobody knows what the rules are.
+    """
     named = list(own)
     left_out: list[str] = []
     for path in _files(root, FOLDER, depth=1):
         try:
             named += _rules(root, path)
-        except errors.GpudeckError as error:
+        except errors.NotFoundError:
+            continue  # It went after it was listed.
+        except (InvalidError, errors.ForbiddenError) as error:
             left_out.append(error.message)
     copy = Known(known.flags, dict(known.attributes), known.instances)
     outcome, refused = evaluating.evaluate(named, copy)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from gpudeck import errors
 from gpudeck.features.known import Known
+from gpudeck.features.sources.attributes import Attributes
 from gpudeck.host import platform
 from gpudeck.host.root import Root
 
@@ -37,21 +38,22 @@ def read(root: Root, known: Known, *, config: str = "") -> list[str]:
     release = platform.kernel_release(root)
     if release is None:
         raise errors.NotFoundError("/proc/sys/kernel/osrelease is not there")
+    attributes = Attributes(root)
     known.attributes["kernel.version"] = version(release)
     loaded = _loaded(root)
     known.flags["kernel.loadedmodule"] = loaded
     known.flags["kernel.enabledmodule"] = loaded | _built_in(root, release)
     known.attributes["kernel.selinux"] = {
-        "enabled": _word(root.attribute("/sys/fs/selinux/enforce") == "1")
+        "enabled": _word(attributes.get("/sys/fs/selinux/enforce") == "1")
     }
     known.attributes["kernel.kvm"] = {
         "enabled": _word(root.exists("/sys/devices/virtual/misc/kvm"))
     }
     options = _options(root, release, (config,) if config else _CONFIGS)
     if options is None:
-        return ["there is no readable configuration of the kernel"]
+        return [*attributes.left_out, "there is no readable configuration of the kernel"]
     known.attributes["kernel.config"] = options
-    return []
+    return attributes.left_out
 
 
 def version(release: str) -> dict[str, str]:

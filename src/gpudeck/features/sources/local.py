@@ -32,7 +32,10 @@ class File(msgspec.Struct):
 
 
 def read(root: Root, known: Known) -> list[str]:
-    """Add what the files say, by name; a later file's value is the valid one."""
+    """Add what the files say, by name; a later file's value is the valid one.
+
+    UnavailableError where the disk fails: labels of a file that is there must not go.
+    """
     now = datetime.datetime.now(datetime.UTC)
     total = File()
     for name in root.list(FOLDER):
@@ -40,7 +43,9 @@ def read(root: Root, known: Known) -> list[str]:
             continue
         try:
             text = _content(root, f"{FOLDER}/{name}")
-        except errors.GpudeckError as error:
+        except errors.NotFoundError:
+            continue  # It went after it was listed.
+        except (InvalidError, errors.ForbiddenError) as error:
             total.left_out.append(error.message)
             continue
         found = parse(text, now)

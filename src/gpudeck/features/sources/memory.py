@@ -7,6 +7,7 @@ import re
 
 from gpudeck import errors
 from gpudeck.features.known import Known
+from gpudeck.features.sources.attributes import Attributes
 from gpudeck.host.root import Root
 
 _NODES = "/sys/devices/system/node"
@@ -16,6 +17,7 @@ _NV = "/sys/bus/nd/devices"
 
 def read(root: Root, known: Known) -> list[str]:
     """Add what the kernel says of memory."""
+    attributes = Attributes(root)
     nodes = [name for name in root.list(_NODES) if re.fullmatch(r"node[0-9]+", name)]
     if nodes:
         known.attributes["memory.numa"] = {
@@ -27,16 +29,19 @@ def read(root: Root, known: Known) -> list[str]:
         known.attributes["memory.swap"] = {"enabled": _word(len(lines) > 1)}
     except errors.NotFoundError:
         pass
-    known.attributes["memory.hugepages"] = _huge_pages(root)
-    known.instances["memory.nv"] = [_nv(root, name) for name in root.list(_NV)]
-    return []
+    known.attributes["memory.hugepages"] = _huge_pages(root, attributes)
+    known.instances["memory.nv"] = [
+        {"name": name, **attributes.of(f"{_NV}/{name}", ("devtype", "mode"))}
+        for name in root.list(_NV)
+    ]
+    return attributes.left_out
 
 
-def _huge_pages(root: Root) -> dict[str, str]:
+def _huge_pages(root: Root, attributes: Attributes) -> dict[str, str]:
     found = {}
     for name in root.list(_HUGE):
         size = re.fullmatch(r"hugepages-([0-9]+)kB", name)
-        count = root.attribute(f"{_HUGE}/{name}/nr_hugepages")
+        count = attributes.get(f"{_HUGE}/{name}/nr_hugepages")
         if size is not None and count is not None:
             found[f"hugepages-{_quantity(int(size[1]))}"] = count
     return {"enabled": _word(any(count != "0" for count in found.values())), **found}
@@ -47,11 +52,6 @@ def _quantity(kibibytes: int) -> str:
         if kibibytes % 1024**power == 0:
             return f"{kibibytes // 1024**power}{unit}"
     return f"{kibibytes}Ki"
-
-
-def _nv(root: Root, name: str) -> dict[str, str]:
-    values = {each: root.attribute(f"{_NV}/{name}/{each}") for each in ("devtype", "mode")}
-    return {"name": name, **{key: value for key, value in values.items() if value is not None}}
 
 
 def _word(is_so: bool) -> str:

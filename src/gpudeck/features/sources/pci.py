@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from gpudeck import errors
 from gpudeck.features.known import Known
+from gpudeck.features.sources.attributes import Attributes
 from gpudeck.host import pci
 from gpudeck.host.root import Root
 
@@ -21,11 +22,13 @@ def read(root: Root, known: Known) -> list[str]:
     if not root.is_directory(pci.DEVICES):
         raise errors.UnavailableError(f"{pci.DEVICES} is not there", reason="PciBusUnreadable")
     scan = pci.scan(root)
-    known.instances["pci.device"] = [_device(root, each) for each in scan.devices]
-    return [f"{each.address}: {each.message}" for each in scan.failures]
+    attributes = Attributes(root)
+    known.instances["pci.device"] = [_device(attributes, each) for each in scan.devices]
+    failures = [f"{each.address}: {each.message}" for each in scan.failures]
+    return [*failures, *attributes.left_out]
 
 
-def _device(root: Root, device: pci.PciDevice) -> dict[str, str]:
+def _device(attributes: Attributes, device: pci.PciDevice) -> dict[str, str]:
     numbers = {
         "vendor": device.vendor,
         "device": device.device,
@@ -34,11 +37,4 @@ def _device(root: Root, device: pci.PciDevice) -> dict[str, str]:
     }
     found = {"class": f"{device.class_code >> 8:04x}"}
     found.update({name: f"{number:04x}" for name, number in numbers.items() if number is not None})
-    for name in _MORE:
-        try:
-            value = root.attribute(f"{pci.DEVICES}/{device.address}/{name}")
-        except errors.GpudeckError:
-            continue
-        if value is not None:
-            found[name] = value
-    return found
+    return {**found, **attributes.of(f"{pci.DEVICES}/{device.address}", _MORE)}

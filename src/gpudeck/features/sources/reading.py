@@ -48,6 +48,8 @@ class Wanted(msgspec.Struct, frozen=True):
     """The kernel's configuration; empty: where it usually stands."""
     rules: tuple[Named, ...] = ()
     """Of the source custom, besides those of custom.d."""
+    node_name: str = ""
+    """What the feature system.name says; empty: nothing."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -56,13 +58,16 @@ class Reading(msgspec.Struct, frozen=True):
     known: Known
     left_out: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    """Sources that gave nothing: what they gave before still holds."""
+    """Sources that gave nothing: what they gave before still holds, and is in `known`."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     """What rules of the node itself give it."""
 
 
-def read(root: Root, wanted: Wanted) -> Reading:
-    """Read the sources that are wanted; blocks on files of the host."""
+def read(root: Root, wanted: Wanted, before: Reading | None = None) -> Reading:
+    """Read the sources that are wanted; blocks on files of the host.
+
+    `before` is the last look: a source that fails now keeps what it gave then.
+    """
     root = root.look()
     known, left_out, failed = Known(), [], []
     for name, source in SOURCES.items():
@@ -75,28 +80,26 @@ def read(root: Root, wanted: Wanted) -> Reading:
         except errors.GpudeckError as error:
             left_out.append(f"{name}: {error.message}")
             failed.append(name)
-            continue
+            found = _of_source(before.known, name) if before is not None else Known()
         known.flags.update(found.flags)
         known.attributes.update(found.attributes)
         known.instances.update(found.instances)
+    if wanted.node_name:
+        known.attributes["system.name"] = {"nodename": wanted.node_name}
     labels: dict[str, str] = {}
     if "custom" in wanted.sources:
-        labels, refused = custom.labels(root, known, wanted.rules)
-        left_out += [f"custom: {each}" for each in refused]
+        try:
+            labels, refused = custom.labels(root, known, wanted.rules)
+            left_out += [f"custom: {each}" for each in refused]
+        except errors.GpudeckError as error:
+            left_out.append(f"custom: {error.message}")
+            failed.append("custom")
+            labels = before.labels if before is not None else {}
     return Reading(known, tuple(left_out), tuple(failed), labels)
 
 
-def keep_failed(now: Reading, before: Reading | None) -> Known:
-    """What is known if sources that failed now still have what they had before."""
-    if before is None or not now.failed:
-        return now.known
-    prefixes = tuple(f"{name}." for name in now.failed)
-    return Known(
-        flags=_merged(before.known.flags, now.known.flags, prefixes),
-        attributes=_merged(before.known.attributes, now.known.attributes, prefixes),
-        instances=_merged(before.known.instances, now.known.instances, prefixes),
-    )
+def _of_source(known: Known, name: str) -> Known:
+    def kept(found: dict[str, T]) -> dict[str, T]:
+        return {each: part for each, part in found.items() if each.startswith(f"{name}.")}
 
-
-def _merged(old: dict[str, T], new: dict[str, T], prefixes: tuple[str, ...]) -> dict[str, T]:
-    return {**{name: part for name, part in old.items() if name.startswith(prefixes)}, **new}
+    return Known(kept(known.flags), kept(known.attributes), kept(known.instances))

@@ -6,41 +6,38 @@ A device whose class stands at its interfaces (class 00) is one instance for eac
 
 from __future__ import annotations
 
-from gpudeck import errors
 from gpudeck.features.known import Known
+from gpudeck.features.sources.attributes import Attributes
 from gpudeck.host.root import Root
 
 DEVICES = "/sys/bus/usb/devices"
-_FILES = {"vendor": "idVendor", "device": "idProduct", "serial": "serial"}
+_FILES = {"idVendor": "vendor", "idProduct": "device", "serial": "serial"}
 
 
 def read(root: Root, known: Known) -> list[str]:
     """Add all devices; a host without USB has none."""
-    found: list[dict[str, str]] = []
-    left_out = []
-    for name in root.list(DEVICES):
-        folder = f"{DEVICES}/{name}"
-        try:
-            found += _device(root, folder)
-        except errors.GpudeckError as error:
-            left_out.append(error.message)
-    known.instances["usb.device"] = found
-    return left_out
+    attributes = Attributes(root)
+    known.instances["usb.device"] = [
+        device
+        for name in root.list(DEVICES)
+        for device in _device(root, attributes, f"{DEVICES}/{name}")
+    ]
+    return attributes.left_out
 
 
-def _device(root: Root, folder: str) -> list[dict[str, str]]:
-    if root.attribute(f"{folder}/idProduct") is None:
+def _device(root: Root, attributes: Attributes, folder: str) -> list[dict[str, str]]:
+    values = attributes.of(folder, _FILES)
+    if "idProduct" not in values:
         return []  # An interface or a hub's port.
-    values = {name: root.attribute(f"{folder}/{file}") for name, file in _FILES.items()}
-    device = {name: value for name, value in values.items() if value is not None}
-    own = root.attribute(f"{folder}/bDeviceClass") or "00"
-    classes = [own] if own != "00" else _interface_classes(root, folder)
+    device = {_FILES[name]: value for name, value in values.items()}
+    own = attributes.get(f"{folder}/bDeviceClass") or "00"
+    classes = [own] if own != "00" else _interface_classes(root, attributes, folder)
     return [{"class": each, **device} for each in classes]
 
 
-def _interface_classes(root: Root, folder: str) -> list[str]:
+def _interface_classes(root: Root, attributes: Attributes, folder: str) -> list[str]:
     found = {
-        root.attribute(f"{folder}/{name}/bInterfaceClass")
+        attributes.get(f"{folder}/{name}/bInterfaceClass")
         for name in root.list(folder)
         if ":" in name
     }
