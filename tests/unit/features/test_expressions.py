@@ -81,6 +81,8 @@ def test_versions_are_compared_part_by_part(
         ("GtLt", ["1"], "e.value"),
         ("GtLt", ["10", "1"], "e.value"),
         ("IsTrue", ["true"], "e.value"),
+        ("Exists", ["y"], "e.value"),
+        ("", ["y"], "e.value"),
         ("InRegexp", ["("], "e.value"),
         ("InRegexp", ["(?=x)"], "e.value"),
         ("InRegexp", [r"(a)\1"], "e.value"),
@@ -95,8 +97,8 @@ def test_an_expression_without_sense_names_its_field(op: str, value: list[str], 
 
 def test_a_flag_has_presence_only() -> None:
     assert expressions.of_name(Expression(op="Exists"), True, "e")
-    with pytest.raises(InvalidError, match="feature without values"):
-        expressions.of_name(Expression(op="In", value=["x"]), True, "e")
+    assert not expressions.of_name(Expression(op="In", value=["x"]), True, "e")
+    assert not expressions.of_name(Expression(op="NotIn", value=["x"]), True, "e")
 
 
 @pytest.mark.parametrize(

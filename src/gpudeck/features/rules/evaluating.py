@@ -144,8 +144,10 @@ def match(terms: Iterable[Term], known: Known, path: str) -> Matched | None:
         elements = _term(term, known, f"{path}[{index}]")
         if elements is None:
             return None
-        domain, _, feature = term.feature.partition(".")
-        matched.setdefault(domain, {}).setdefault(feature, []).extend(elements)
+        # Templates find it as the rule spells it, and in small letters as the documents have it.
+        for name in {term.feature, term.feature.lower()}:
+            domain, _, feature = name.partition(".")
+            matched.setdefault(domain, {}).setdefault(feature, []).extend(elements)
     return matched
 
 
@@ -158,14 +160,11 @@ def _term(term: Term, known: Known, path: str) -> list[Element] | None:
     found: list[Element] = []
     if term.match_expressions is not None:
         wanted, where = term.match_expressions, f"{path}.matchExpressions"
-        parts = [
-            _flags(wanted, flags, where) if flags is not None else None,
-            _values(wanted, values, where) if values is not None else None,
-            _things(wanted, things, where) if things is not None else None,
-        ]
-        if all(part is None for part in parts):
+        named = _named(wanted, flags, values, where)
+        matching = _things(wanted, things or (), where)
+        if named is None and not matching:
             return None
-        found += [element for part in parts for element in part or ()]
+        found += [*(named or ()), *matching]
     if term.match_name is not None:
         named = list(_names(term.match_name, flags, values, things, path=f"{path}.matchName"))
         if not named:
@@ -174,27 +173,39 @@ def _term(term: Term, known: Known, path: str) -> list[Element] | None:
     return found
 
 
-def _flags(wanted: Mapping[str, Expression], flags: set[str], path: str) -> list[Element] | None:
-    for name, expression in sorted(wanted.items()):
-        if not expressions.of_name(expression, name in flags, f"{path}[{name}]"):
-            return None
-    return [{"Name": name} for name in sorted(wanted)]
-
-
-def _values(
-    wanted: Mapping[str, Expression], values: Mapping[str, str], path: str
+def _named(
+    wanted: Mapping[str, Expression],
+    flags: set[str] | None,
+    values: Mapping[str, str] | None,
+    path: str,
 ) -> list[Element] | None:
+    """What fulfils all expressions, None if one is not; a name may be a flag or a value.
+
+    DoesNotExist must be true of both, every other operator of one.
+    """
+    if flags is None and values is None:
+        return None
+    found: list[Element] = []
     for name, expression in sorted(wanted.items()):
-        if not expressions.of_value(expression, values.get(name), f"{path}[{name}]"):
+        where = f"{path}[{name}]"
+        held: list[tuple[bool, Element]] = []
+        if flags is not None:
+            held.append((expressions.of_name(expression, name in flags, where), {"Name": name}))
+        if values is not None:
+            value = values.get(name)
+            element = {"Name": name, "Value": value or ""}
+            held.append((expressions.of_value(expression, value, where), element))
+        true_of = [element for holds, element in held if holds]
+        if len(true_of) < (len(held) if expression.op == "DoesNotExist" else 1):
             return None
-    return [{"Name": name, "Value": values.get(name, "")} for name in sorted(wanted)]
+        found += true_of
+    return found
 
 
 def _things(
-    wanted: Mapping[str, Expression], things: list[Element], path: str
-) -> list[Element] | None:
-    found = [each for each in things if _values(wanted, each, path) is not None]
-    return found or None
+    wanted: Mapping[str, Expression], things: Iterable[Element], path: str
+) -> list[Element]:
+    return [each for each in things if _named(wanted, None, each, path) is not None]
 
 
 def _names(

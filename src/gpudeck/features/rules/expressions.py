@@ -27,60 +27,73 @@ _COMPARE: dict[str, Callable[[Ordered, Sequence[Ordered]], bool]] = {
     "GeLe": lambda found, given: given[0] <= found <= given[1],
 }
 _COUNTS = {**dict.fromkeys(_COMPARE, 1), "GtLt": 2, "GeLe": 2}
-_PRESENCE = ("", "Exists", "DoesNotExist")
+PRESENCE = ("", "Exists", "DoesNotExist")
+"""Operators that ask whether something is there."""
+_ALONE = (*PRESENCE, "IsTrue", "IsFalse")
+
+
+def check(expression: Expression, path: str) -> None:
+    """Return if the expression makes sense. InvalidError with its path says why not."""
+    op, given = expression.op, expression.value or []
+    if op and op not in OPERATORS:
+        _refuse(f"{path}.op", op, "one of " + ", ".join(OPERATORS))
+    if op in _COMPARE:
+        _check_order(expression, path)
+    elif op in _ALONE:
+        if given:
+            _refuse(f"{path}.value", given, f"none, with {op or 'an empty op'}")
+    elif not given:
+        _refuse(f"{path}.value", given, f"one value or more, with {op}")
+    elif op == "InRegexp":
+        for each in given:
+            patterns.compiled(each, f"{path}.value")
 
 
 def of_name(expression: Expression, is_there: bool, path: str) -> bool:
-    """Whether it holds for a flag, which has no value; only presence can be asked for."""
-    if expression.op not in _PRESENCE:
-        raise InvalidError(
-            f"{path}.op: {expression.op!r} is not valid for a feature without values; "
-            f"allowed: Exists, DoesNotExist",
-            field=f"{path}.op",
-            allowed="Exists, DoesNotExist",
-        )
-    return {"": True, "Exists": is_there, "DoesNotExist": not is_there}[expression.op]
+    """Whether it holds for a flag, which has no value: what asks for one is false of it."""
+    check(expression, path)
+    return _of_presence(expression.op, is_there)
 
 
 def of_value(expression: Expression, value: str | None, path: str) -> bool:
     """Whether it holds for a value; None is a value that is not there."""
-    op = expression.op
-    if op in _PRESENCE:
-        return of_name(expression, value is not None, path)
-    if op not in OPERATORS:
-        _refuse(f"{path}.op", op, "one of " + ", ".join(OPERATORS))
-    given = expression.value or []
+    check(expression, path)
+    op, given = expression.op, expression.value or []
+    if op in PRESENCE or value is None:
+        return _of_presence(op, value is not None)
     if op in ("IsTrue", "IsFalse"):
-        if given:
-            _refuse(f"{path}.value", given, f"none, with {op}")
         return value == ("true" if op == "IsTrue" else "false")
     if op in _COMPARE:
-        return _compared(expression, value, path)
-    if not given:
-        _refuse(f"{path}.value", given, f"one value or more, with {op}")
+        read = _reader(expression)
+        found = read(value)
+        return found is not None and _COMPARE[op](found, [read(each) or () for each in given])
     if op == "InRegexp":
-        compiled = [patterns.compiled(each, f"{path}.value") for each in given]
-        return value is not None and any(each.search(value) for each in compiled)
-    return value is not None and (value in given) is (op == "In")
+        return any(patterns.compiled(each, path).search(value) for each in given)
+    return (value in given) is (op == "In")
 
 
-def _compared(expression: Expression, value: str | None, path: str) -> bool:
+def _of_presence(op: str, is_there: bool) -> bool:
+    return {"": True, "Exists": is_there, "DoesNotExist": not is_there}.get(op, False)
+
+
+def _reader(expression: Expression) -> Callable[[str], Ordered | None]:
+    return _version if expression.type == "version" else _number
+
+
+def _check_order(expression: Expression, path: str) -> None:
     op, given = expression.op, expression.value or []
     if len(given) != _COUNTS[op]:
         wanted = "one value" if _COUNTS[op] == 1 else "two values"
         _refuse(f"{path}.value", given, f"{wanted}, with {op}")
     if (expression.type or "") not in VALUE_TYPES:
         _refuse(f"{path}.type", expression.type or "", "version, or none for whole numbers")
-    is_version = expression.type == "version"
-    read = _version if is_version else _number
-    numbers = [read(each) for each in given]
-    if None in numbers:
-        _refuse(f"{path}.value", given, "versions" if is_version else "whole numbers")
+    numbers = [_reader(expression)(each) for each in given]
     known = [each for each in numbers if each is not None]
+    if len(known) != len(numbers):
+        kind = "versions" if expression.type == "version" else "whole numbers"
+        _refuse(f"{path}.value", given, kind)
     if op == "GtLt" and known[0] >= known[1]:
         _refuse(f"{path}.value", given, "the lower one first, with GtLt")
-    found = read(value) if value is not None else None
-    return found is not None and _COMPARE[op](found, known)
 
 
 def _number(text: str) -> Ordered | None:

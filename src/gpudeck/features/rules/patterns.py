@@ -5,6 +5,8 @@ Python's own matcher needs exponential time for patterns such as `(a+)+$`, and w
 write a rule could hold up the master with one. So a pattern is parsed by the standard
 library and run as a set of states: each character of the value is looked at once. What RE2
 does not know either (look-around, references back) is refused with the pattern's path.
+
+`search` says whether a pattern is found, `every` also where, as templates need it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from re import _constants as words  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -21,6 +23,8 @@ from gpudeck.errors import InvalidError
 
 _REPEAT_LIMIT = 1000  # RE2's own.
 _STATE_LIMIT = 10_000
+_STEP_LIMIT = 500_000
+"""States times characters of one call: less than a second."""
 _POSIX = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -39,28 +43,102 @@ _POSIX = {
 }
 Accepts = Callable[[str], bool]
 Holds = Callable[[str, int], bool]
+Places = dict[int, int]
+"""Where a match begins (0) and ends (1), and its group n (2n, 2n + 1) if it is part of it."""
 
 
 class Pattern:
     """A compiled pattern: states that accept a character, hold at a place, or lead on."""
 
-    def __init__(self, tree: Any) -> None:
+    def __init__(self, text: str, tree: Any) -> None:
+        self._text = text
         self._accepts: list[Accepts | None] = []
         self._holds: list[Holds | None] = []
+        self._saves: list[int | None] = []
         self._next: list[list[int]] = []
+        """The states that follow, the preferred one first."""
+        self.groups: dict[str, int] = {str(number): number for number in range(tree.state.groups)}
+        """Numbers of groups by their names; a number is a name too."""
+        self.groups |= tree.state.groupdict
         self._end = self._state()
         self._start = self._sequence(tree, self._end, tree.state.flags)
 
     def search(self, text: str) -> bool:
-        """Whether the pattern is found anywhere in `text`."""
+        """Whether the pattern is found anywhere in `text`. InvalidError if it takes too long."""
         current: set[int] = set()
+        steps = 0
         for index in range(len(text) + 1):
             current = self._reach({*current, self._start}, text, index)
+            steps = self._count(steps + len(current))
             if self._end in current:
                 return True
             if index < len(text):
                 current = self._step(current, text[index])
         return False
+
+    def every(self, text: str) -> Iterator[Places]:
+        """The matches from left to right, without overlap. InvalidError if it takes too long."""
+        place, last, steps = 0, -1, 0
+        while place <= len(text):
+            found, steps = self._first(text, place, steps)
+            if found is None:
+                return
+            is_empty = found[0] == found[1]
+            if not is_empty or found[0] != last:  # As Go: no empty match beside another.
+                yield found
+            last = found[1]
+            place = found[1] + 1 if is_empty else found[1]
+
+    def _first(self, text: str, start: int, steps: int) -> tuple[Places | None, int]:
+        """The first match from `start` on; of several at one place the preferred, as Perl."""
+        found: Places | None = None
+        threads: list[tuple[int, Places]] = []
+        for index in range(start, len(text) + 1):
+            if found is None:
+                threads.append((self._start, {0: index}))
+            reached = self._ordered(threads, text, index)
+            steps = self._count(steps + len(reached))
+            threads = []
+            for state, places in reached:
+                accepts = self._accepts[state]
+                if accepts is None:
+                    found = {**places, 1: index}
+                    break  # Those that follow are less preferred.
+                if index < len(text) and accepts(text[index]):
+                    threads.append((self._next[state][0], places))
+            if not threads and found is not None:
+                break
+        return found, steps
+
+    def _ordered(
+        self, threads: list[tuple[int, Places]], text: str, index: int
+    ) -> list[tuple[int, Places]]:
+        """The states that want a character, and the end, in the order of preference."""
+        reached, seen = [], set()
+        waiting = threads[::-1]
+        while waiting:
+            state, places = waiting.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            if state == self._end or self._accepts[state] is not None:
+                reached.append((state, places))
+                continue
+            holds, slot = self._holds[state], self._saves[state]
+            if holds and not holds(text, index):
+                continue
+            if slot is not None:
+                places = {**places, slot: index}
+            waiting += [(each, places) for each in reversed(self._next[state])]
+        return reached
+
+    def _count(self, steps: int) -> int:
+        if steps > _STEP_LIMIT:
+            allowed = "a simpler pattern or a shorter text"
+            raise InvalidError(
+                f"{self._text!r} takes too long; allowed: {allowed}", allowed=allowed
+            )
+        return steps
 
     def _step(self, current: Iterable[int], character: str) -> set[int]:
         after: set[int] = set()
@@ -85,12 +163,17 @@ class Pattern:
         return found
 
     def _state(
-        self, *following: int, accepts: Accepts | None = None, holds: Holds | None = None
+        self,
+        *following: int,
+        accepts: Accepts | None = None,
+        holds: Holds | None = None,
+        saves: int | None = None,
     ) -> int:
         if len(self._next) >= _STATE_LIMIT:
             raise ValueError("it is too long")
         self._accepts.append(accepts)
         self._holds.append(holds)
+        self._saves.append(saves)
         self._next.append(list(following))
         return len(self._next) - 1
 
@@ -102,28 +185,36 @@ class Pattern:
     def _item(self, item: Any, following: int, flags: int) -> int:
         kind, argument = item
         if kind is words.SUBPATTERN:
-            _, added, removed, inner = argument
-            return self._sequence(inner, following, (flags | added) & ~removed)
+            number, added, removed, inner = argument
+            inner_flags = (flags | added) & ~removed
+            if number is None:
+                return self._sequence(inner, following, inner_flags)
+            end = self._state(following, saves=2 * number + 1)
+            return self._state(self._sequence(inner, end, inner_flags), saves=2 * number)
         if kind is words.BRANCH:
             return self._state(*(self._sequence(each, following, flags) for each in argument[1]))
         if kind in (words.MAX_REPEAT, words.MIN_REPEAT):
-            return self._repeat(argument, following, flags)
+            return self._repeat(argument, following, flags, greedy=kind is words.MAX_REPEAT)
         if kind is words.AT:
             return self._state(following, holds=_place(argument, flags))
         return self._state(following, accepts=_character(kind, argument, flags))
 
-    def _repeat(self, argument: Any, following: int, flags: int) -> int:
+    def _repeat(self, argument: Any, following: int, flags: int, *, greedy: bool) -> int:
         least, most, inner = argument
         is_endless = most is words.MAXREPEAT
         if least > _REPEAT_LIMIT or (not is_endless and most > _REPEAT_LIMIT):
             raise ValueError(f"it repeats more than {_REPEAT_LIMIT} times")
+
+        def ways(again: int) -> list[int]:
+            return [again, following] if greedy else [following, again]
+
         first = following
         if is_endless:
-            first = self._state(following)
-            self._next[first].append(self._sequence(inner, first, flags))
+            first = self._state()
+            self._next[first] = ways(self._sequence(inner, first, flags))
         else:
             for _ in range(most - least):
-                first = self._state(following, self._sequence(inner, first, flags))
+                first = self._state(*ways(self._sequence(inner, first, flags)))
         for _ in range(least):
             before, first = first, self._sequence(inner, first, flags)
             if first == before:
@@ -133,7 +224,7 @@ class Pattern:
 
 @functools.lru_cache(maxsize=1024)
 def _built(text: str) -> Pattern:
-    return Pattern(parser.parse(_translated(text), re.ASCII))
+    return Pattern(text, parser.parse(_translated(text), re.ASCII))
 
 
 def compiled(text: str, path: str) -> Pattern:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Templates of rules: the part of Go's text/template that is stated here. Pure.
+"""Templates of rules: Go's text/template and Sprig, as far as is stated here. Pure.
 
-Known: text, comments, trimming (`{{-`, `-}}`); fields (`.pci.device`), `$`, variables
-(`:=`, `=`), string, number, `true`, `false` and `nil` literals, parentheses, pipelines;
-`if`, `else if`, `else`, `range` (with one or two variables, over lists, maps and numbers,
-with `else`), `with`, `break`, `continue`, `end`; the functions and, or, not, len, index,
-slice, eq, ne, lt, le, gt, ge, print, printf, println, and of those that node-feature-discovery
-takes from Sprig the ones in `sprig`. A name that is not there is an error, as there
-(missingkey=error). Not known, and refused by name: define, template, block, call, html, js,
-urlquery and Sprig's others. A template may loop 10,000 times and write 64 KiB.
+Known is all of the language: text, comments, trimming (`{{-`, `-}}`); fields (`.pci.device`), `$`,
+variables (`:=`, `=`), literals, parentheses, pipelines; `if`, `else if`, `with`, `else with`,
+`range` (with one or two variables, over lists, maps and numbers, with `else`), `break`,
+`continue`, `define`, `template`, `block`; Go's functions but `call`, since nothing in the data can
+be called. A name that is not there is an error, as in node-feature-discovery
+(missingkey=error). Of Sprig, which it offers from v0.18 on, those functions are known that
+`texts`, `lists` and `numbers` have; the others are refused by name (`functions.why`). A
+template may loop 10,000 times and write 64 KiB.
 
-`lexing` cuts the text, `parsing` makes the tree (`tree`), `running` runs it, `functions` and
-`sprig` are what it may call.
+`lexing` cuts the text, `parsing` makes the tree (`tree`), `running` runs it, `functions` is what
+it may call.
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ from gpudeck.errors import InvalidError
 from gpudeck.features.templates import parsing, running, tree
 
 _parsed = functools.lru_cache(maxsize=1024)(parsing.parse)
+
+
+def check(text: str, path: str) -> None:
+    """Return if the template can be read. InvalidError as `render` says why not."""
+    try:
+        _parsed(text)
+    except tree.TemplateError as error:
+        raise InvalidError(f"{path}: {error}", field=path, allowed="a template") from error
 
 
 def render(text: str, value: Any, path: str) -> str:

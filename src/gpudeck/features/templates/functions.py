@@ -7,13 +7,16 @@ A function raises ValueError with a sentence for what it cannot do; `running` ad
 
 from __future__ import annotations
 
+import difflib
+import html
 import json
 import operator
 import re
+import urllib.parse
 from collections.abc import Callable
 from typing import Any
 
-from gpudeck.features.templates import sprig
+from gpudeck.features.templates import lists, numbers, texts
 from gpudeck.features.templates.values import is_true, shown
 
 _VERB = re.compile(r"%(?P<flags>[-+# 0]*)(?P<width>\d*)(?P<precision>\.\d+)?(?P<verb>[a-zA-Z%])")
@@ -149,8 +152,49 @@ def _verb(verb: str, value: Any, limit: int | None) -> str:
     raise ValueError(f"printf cannot write {shown(value)} as %{verb}")
 
 
+def _escaped_script(text: str) -> str:
+    named = {"\\": r"\\", "'": r"\'", '"': r"\"", "<": r"\u003C", ">": r"\u003E", "&": r"\u0026",
+             "=": r"\u003D"}  # fmt: skip
+    return "".join(
+        named.get(each, each if each.isprintable() else f"\\u{ord(each):04X}") for each in text
+    )
+
+
+def _escaped_page(text: str) -> str:
+    """As Go, which writes quotes by their numbers."""
+    return html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+
+
+def why(name: str) -> str:
+    """What to say of a name that is no function here, after that it is none."""
+    for names, reason in _REFUSED.items():
+        if name in names.split():
+            return f": {reason}"
+    near = difflib.get_close_matches(name, KNOWN, n=3)
+    return f"; there is {', '.join(near)}" if near else ""
+
+
+_REFUSED = {
+    "call": "nothing in the data of a template can be called",
+    "env expandenv getHostByName": "it would tell of the master, not of the node",
+    "now date dateInZone dateModify date_modify dateModifyInZone mustDateModify ago unixEpoch "
+    "htmlDate htmlDateInZone toDate mustToDate duration durationRound": "labels would change "
+    "without a change of the node",
+    "randAlpha randAlphaNum randNumeric randAscii randBytes randInt shuffle uuidv4 genPrivateKey "
+    "genCA genCAWithKey genSelfSignedCert genSelfSignedCertWithKey genSignedCert "
+    "genSignedCertWithKey bcrypt htpasswd derivePassword encryptAES decryptAES buildCustomCert":
+    "labels are neither random nor secret",
+    "semver semverCompare": "use an expression with `type: version`",
+    "include tpl lookup required toYaml fromYaml": "it is Helm's, not node-feature-discovery's",
+}  # fmt: skip
+"""Why functions that users know from elsewhere are not here."""
 CALLABLE: dict[str, Callable[..., Any]] = {
-    **sprig.CALLABLE,
+    **texts.CALLABLE,
+    **numbers.CALLABLE,
+    **lists.CALLABLE,
+    "html": lambda *values: _escaped_page(_print(*values)),
+    "js": lambda *values: _escaped_script(_print(*values)),
+    "urlquery": lambda *values: urllib.parse.quote_plus(_print(*values)),
     "not": lambda value: not is_true(value),
     "len": _len,
     "index": _index,

@@ -25,7 +25,9 @@ _TOKEN = re.compile(
     |(?P<field>\.[A-Za-z_]\w*)
     |(?P<variable>\$\w*)
     |(?P<quoted>"(?:[^"\\\n]|\\.)*"|`[^`]*`)
-    |(?P<number>[+-]?(?:0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?))
+    |(?P<character>'(?:[^'\\\n]|\\.[^']*)')
+    |(?P<number>[+-]?(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+
+        |(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?))
     |(?P<word>[A-Za-z_]\w*)
     |(?P<sign>:=|[=|(),.])""",
     re.VERBOSE | re.ASCII,
@@ -81,6 +83,9 @@ def _action(text: str, start: int, found: list[Token]) -> tuple[int, bool]:
             return place, token[0].endswith("-}}")
         if kind == "quoted":
             found.append(Token(STRING, _unquoted(token[0], line), line, is_joined))
+        elif kind == "character":
+            number = str(ord(_unquoted(token[0], line)[0]))
+            found.append(Token(NUMBER, number, line, is_joined))
         elif kind != "space":
             found.append(Token(kind, token[0], line, is_joined))
         is_joined = kind != "space"

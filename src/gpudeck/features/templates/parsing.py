@@ -12,19 +12,25 @@ _LITERALS = {"true": True, "false": False, "nil": None}
 _DEEPEST = 50
 
 
-def parse(text: str) -> tuple[tree.Node, ...]:
-    """Return the nodes of a template. TemplateError if it cannot be read."""
+def parse(text: str) -> tree.Program:
+    """Return a template and those that it defines. TemplateError if it cannot be read."""
     reader = _Reader(lexing.tokens(text))
     nodes, end = reader.nodes(loops=0, depth=0)
     if end.kind != lexing.END:
         raise TemplateError(end.line, f"{end.value} without a beginning")
-    return nodes
+    for call in reader.calls:
+        if call.name not in reader.named:
+            known = ", ".join(map(repr, reader.named)) or "none"
+            raise TemplateError(call.line, f"there is no template {call.name!r}; defined: {known}")
+    return tree.Program(nodes, reader.named)
 
 
 class _Reader:
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self._place = 0
+        self.named: dict[str, tuple[tree.Node, ...]] = {}
+        self.calls: list[tree.Call] = []
 
     def _peek(self) -> Token:
         return self._tokens[min(self._place, len(self._tokens) - 1)]
@@ -52,6 +58,8 @@ class _Reader:
                 found.append(tree.Text(token.value))
             elif self._is_next(lexing.WORD, "end", "else"):
                 return tuple(found), self._take()
+            elif self._is_next(lexing.WORD, "define"):
+                self._define(depth)
             else:
                 found.append(self._action(loops=loops, depth=depth))
 
@@ -66,8 +74,48 @@ class _Reader:
             self._take()
             self._take(lexing.CLOSE)
             return tree.Leave(token.value)
+        if token.kind == lexing.WORD and token.value in ("template", "block"):
+            self._take()
+            return self._call(token, depth=depth)
         pipeline = self._pipeline(lexing.CLOSE, depth=depth)
         return tree.Action(pipeline)
+
+    def _define(self, depth: int) -> None:
+        word = self._take()
+        if depth:
+            raise TemplateError(word.line, "define inside of another action")
+        name = self._take(lexing.STRING).value
+        self._take(lexing.CLOSE)
+        self._add(name, self._body(word, depth=1), word.line)
+
+    def _call(self, word: Token, *, depth: int) -> tree.Call:
+        """Read `template`, or `block`, which defines what it calls."""
+        name = self._take(lexing.STRING).value
+        pipeline = None
+        if word.value == "template" and self._is_next(lexing.CLOSE):
+            self._take()
+        else:
+            pipeline = self._pipeline(lexing.CLOSE, depth=depth)
+        if word.value == "block":
+            self._add(name, self._body(word, depth=depth + 1), word.line)
+        self.calls.append(tree.Call(name, pipeline, word.line))
+        return self.calls[-1]
+
+    def _body(self, word: Token, *, depth: int) -> tuple[tree.Node, ...]:
+        if depth > _DEEPEST:
+            raise TemplateError(word.line, f"more than {_DEEPEST} levels")
+        body, end = self.nodes(loops=0, depth=depth)
+        if end.kind != lexing.WORD or end.value != "end":
+            raise TemplateError(word.line, f"{word.value} without an end")
+        self._take(lexing.CLOSE)
+        return body
+
+    def _add(self, name: str, body: tuple[tree.Node, ...], line: int) -> None:
+        """Keep a template. As Go: an empty one replaces none, two others may not share a name."""
+        if not _is_empty(body) and not _is_empty(self.named.get(name, ())):
+            raise TemplateError(line, f"the template {name!r} is defined twice")
+        if name not in self.named or not _is_empty(body):
+            self.named[name] = body
 
     def _branch(self, word: Token, *, loops: int, depth: int) -> tree.Branch:
         if depth > _DEEPEST:
@@ -146,12 +194,13 @@ class _Reader:
             return self._pipeline(")", depth=depth + 1)
         found = _simple(token)
         if found is None:
-            known = ", ".join(sorted(functions.KNOWN))
-            raise TemplateError(
-                token.line,
-                f"{token.value or token.kind!r} is not known here; the functions are {known}",
-            )
+            what = token.value or token.kind
+            raise TemplateError(token.line, f"{what!r} is not known here{functions.why(what)}")
         return found
+
+
+def _is_empty(nodes: tuple[tree.Node, ...]) -> bool:
+    return all(isinstance(each, tree.Text) and not each.text.strip() for each in nodes)
 
 
 def _simple(token: Token) -> tree.Operand | None:
@@ -176,7 +225,10 @@ def _simple(token: Token) -> tree.Operand | None:
 
 
 def _number(text: str) -> int | float:
-    if "." in text:
-        return float(text)
-    is_decimal = "x" not in text.lower()
-    return int(text) if is_decimal else int(text, 16)
+    digits = text.lower().replace("_", "")
+    sign = -1 if digits.startswith("-") else 1
+    digits = digits.lstrip("+-")
+    for start, base in (("0x", 16), ("0o", 8), ("0b", 2)):
+        if digits.startswith(start):
+            return sign * int(digits.removeprefix(start), base)
+    return sign * (float(digits) if set(digits) & set(".e") else int(digits))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpudeck.features.templates import functions, tree, values
@@ -11,6 +11,7 @@ from gpudeck.features.templates.tree import TemplateError
 
 _ROUNDS = 10_000
 _BYTES = 64 * 1024
+_DEEPEST = 20
 
 
 class _Break(Exception):  # noqa: N818 (a way out of a loop, not an error)
@@ -21,16 +22,18 @@ class _Continue(Exception):  # noqa: N818 (a way out of a round, not an error)
     pass
 
 
-def run(nodes: Sequence[tree.Node], value: Any) -> str:
+def run(program: tree.Program, value: Any) -> str:
     """Return the text. TemplateError for a name that is not there and the like."""
-    runner = _Runner(value)
-    runner.walk(nodes, value)
+    runner = _Runner(program.named, value)
+    runner.walk(program.nodes, value)
     return "".join(runner.pieces)
 
 
 class _Runner:
-    def __init__(self, value: Any) -> None:
+    def __init__(self, named: Mapping[str, Sequence[tree.Node]], value: Any) -> None:
         self.pieces: list[str] = []
+        self._named = named
+        self._depth = 0
         self._length = 0
         self._rounds = 0
         self._variables: list[tuple[str, Any]] = [("", value)]
@@ -46,12 +49,27 @@ class _Runner:
                         self._write(values.shown(value), node.pipeline.line)
                 case tree.Leave():
                     raise _Break if node.kind == "break" else _Continue
+                case tree.Call():
+                    self._call(node, dot)
                 case tree.Branch():
                     known = len(self._variables)
                     try:
                         self._branch(node, dot)
                     finally:
                         del self._variables[known:]
+
+    def _call(self, call: tree.Call, dot: Any) -> None:
+        """Run a named template, which sees its own value and none of the caller's variables."""
+        value = self._pipeline(call.pipeline, dot) if call.pipeline is not None else None
+        if self._depth >= _DEEPEST:
+            raise TemplateError(call.line, f"templates call each other over {_DEEPEST} times")
+        outer, self._variables = self._variables, [("", value)]
+        self._depth += 1
+        try:
+            self.walk(self._named[call.name], value)
+        finally:
+            self._depth -= 1
+            self._variables = outer
 
     def _write(self, text: str, line: int) -> None:
         self._length += len(text)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,4 +95,21 @@ class Leave:
     kind: str
 
 
-Node = Text | Action | Branch | Leave
+@dataclass(frozen=True)
+class Call:
+    """`template`: the text of a named template for a value, None without a pipeline."""
+
+    name: str
+    pipeline: Pipeline | None
+    line: int
+
+
+Node = Text | Action | Branch | Leave | Call
+
+
+@dataclass(frozen=True)
+class Program:
+    """A whole template, and those that it defines, by name."""
+
+    nodes: tuple[Node, ...]
+    named: Mapping[str, tuple[Node, ...]]
