@@ -62,13 +62,16 @@ def known(features: Iterable[NodeFeature]) -> Known:
 
 
 def wanted(
-    features: Iterable[NodeFeature], rules: Iterable[Named], own_namespace: str, policy: Policy
+    features: list[NodeFeature],
+    rules: Iterable[Named],
+    own_namespace: str,
+    policy: Policy,
+    *,
+    known: Known,
 ) -> Wanted:
-    """Return what the node should have."""
-    in_order = ordered(features, own_namespace)
-    found = known(in_order)
-    given = _own_labels(in_order, own_namespace, policy)
-    outcome, refused = evaluating.evaluate(rules, found)
+    """Return what the node should have. `features` are in order, and `known` is all they say."""
+    given = _own_labels(features, own_namespace, policy)
+    outcome, refused = evaluating.evaluate(rules, known)
     by_rules = {labelling.full_name(name): value for name, value in outcome.labels.items()}
     outcome.origins.update(
         {labelling.full_name(name): origin for name, origin in outcome.origins.items()}
@@ -81,17 +84,17 @@ def wanted(
     if policy.has_labels:
         result.labels = _permitted(
             {**given, **by_rules},
-            found,
+            known,
             lambda name, value: permitting.label(name, value, policy),
             report,
         )
     if policy.has_annotations:
         result.annotations = _permitted(
-            outcome.annotations, found, permitting.annotation, report, resolves=False
+            outcome.annotations, known, permitting.annotation, report, resolves=False
         )
     if policy.has_extended_resources:
         result.extended_resources = _permitted(
-            outcome.extended_resources, found, permitting.extended_resource, report
+            outcome.extended_resources, known, permitting.extended_resource, report
         )
     if policy.has_taints:
         result.taints = _taints(outcome.taints, report)
@@ -115,7 +118,7 @@ def _own_labels(
 
 def _permitted(
     values: dict[str, str],
-    found: Known,
+    known: Known,
     check: Callable[[str, str], None],
     report: Callable[[str, str], None],
     *,
@@ -125,7 +128,7 @@ def _permitted(
     for name, value in sorted(values.items()):
         full = labelling.full_name(name)
         try:
-            text = permitting.resolved(full, value, found) if resolves else value
+            text = permitting.resolved(full, value, known) if resolves else value
             check(full, text)
         except InvalidError as error:
             report(full, error.message)

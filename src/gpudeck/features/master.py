@@ -27,6 +27,7 @@ from gpudeck.api.resources import (
     NODE_FEATURE,
     NODE_FEATURE_GROUP,
     NODE_FEATURE_RULE,
+    Resource,
 )
 from gpudeck.features import (
     configuring,
@@ -42,6 +43,7 @@ from gpudeck.features import (
 from gpudeck.features.known import Known
 from gpudeck.features.namespaces import fulfils
 from gpudeck.features.packing import PackedFeature
+from gpudeck.features.rules import checking
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
 from gpudeck.kube import serving
@@ -82,6 +84,8 @@ class Master:
         """Names of Nodes by what a label says of them, which may be shorter."""
         self._told: dict[str, frozenset[str]] = {}
         self._written: dict[str, tuple[float, planning.Plan]] = {}
+        self._settled: dict[str, bytes] = {}
+        """What Nodes look like for which nothing is to be done, until features or rules change."""
         self._queue = Queue("nodes")
         self._group_queue = Queue("groups")
         identity = given.identity or socket.gethostname()
@@ -161,9 +165,14 @@ class Master:
             await asyncio.sleep(self._settings.resync_seconds)
             self._add_all()
 
-    def _add_all(self) -> None:
-        for name in self._nodes.objects:
+    def _decide_anew(self, names: Iterable[str]) -> None:
+        """What was decided for these nodes may hold no more."""
+        for name in names:
+            self._settled.pop(name, None)
             self._queue.add(name)
+
+    def _add_all(self) -> None:
+        self._decide_anew(self._nodes.objects)
         for key in self._groups.objects:
             self._group_queue.add(key)
 
@@ -178,10 +187,11 @@ class Master:
         return held is not None and fulfils(held.metadata.labels or {}, now.namespaces)
 
     def _held(self, name: str) -> tuple[list[NodeFeature], float | None]:
-        """The NodeFeatures that count for a node, and after how many seconds to ask again."""
+        """The NodeFeatures that count for a node, in order, and when to ask again, in seconds."""
         now = asyncio.get_running_loop().time()
         held, again = self._present.of(names.node_label(name), now)
-        return [packing.unpack(each) for each in held if self._counts(each)], again
+        found = [packing.unpack(each) for each in held if self._counts(each)]
+        return deciding.ordered(found, self._namespace), again
 
     def _node_changed(self, change: Change[Node]) -> None:
         label = names.node_label(change.key)
@@ -189,6 +199,7 @@ class Master:
             self._names.pop(label, None)
             metrics.refused.dec(len(self._told.pop(change.key, ())))
             self._written.pop(change.key, None)
+            self._settled.pop(change.key, None)
             self._write_groups(self._membership.gone(change.key))
             return
         self._names[label] = change.key
@@ -196,14 +207,17 @@ class Master:
 
     def _feature_changed(self, change: Change[PackedFeature]) -> None:
         now = asyncio.get_running_loop().time()
-        for label in self._present.change(change.key, change.old, change.new, now):
-            if label in self._names:
-                self._queue.add(self._names[label])
+        touched = self._present.change(change.key, change.old, change.new, now)
+        self._decide_anew(self._names[label] for label in touched if label in self._names)
 
-    def _rule_changed(self, _change: Change[NodeFeatureRule]) -> None:
+    def _rule_changed(self, change: Change[NodeFeatureRule]) -> None:
+        if change.old is not None and change.new is not None and change.old.spec == change.new.spec:
+            return
         self._named = deciding.named(self._rules.objects.values())
-        for name in self._nodes.objects:
-            self._queue.add(name)
+        self._decide_anew(self._nodes.objects)
+        for each in deciding.named([change.new] if change.new is not None else ()):
+            for message in checking.faults(each.rule, each.path):
+                self._refuse(self._rule(each.origin), f"rule {each.rule.name!r}: {message}")
 
     def _group_changed(self, change: Change[NodeFeatureGroup]) -> None:
         if change.new is None:
@@ -220,35 +234,45 @@ class Master:
         # Many nodes may be right as they are, and the lease must be renewed between them.
         await asyncio.sleep(0)
         node = self._nodes.objects.get(name)
-        if node is None:
+        if node is None or self._settled.get(name) == planning.fingerprint(node):
             return None
+        self._settled[name] = b""  # Gone if features or rules change until it is written.
         now = asyncio.get_running_loop().time()
-        features, again = self._held(name)
-        if self._groups.objects:
-            known = deciding.known(deciding.ordered(features, self._namespace))
-            self._write_groups(self._membership.changed(name, known))
-        policy = settings.policy(self._settings)
-        wanted = deciding.wanted(features, self._named, self._namespace, policy)
-        if not policy.allows_overwrite:
-            wanted = planning.respecting(node, wanted)
-        self._report(node, wanted)
+        wanted, again = self._decide(node)
         left = self._present.patience(now)
         if left is not None:
             wanted = planning.patient(node, wanted)
             again = left if again is None else min(left, again)
         plan = planning.plan(node, wanted, gpudeck.__version__)
-        if plan == planning.Plan() or self._settings.no_publish:
-            return again
-        before, last = self._written.get(name, (0.0, None))
-        if last == plan and now - before < REPEAT_SECONDS:
-            return before + REPEAT_SECONDS - now
-        self._written[name] = (now, plan)
-        if plan.needs_version:
-            # The list of taints is replaced whole, so it must be made of the newest.
-            node = await self._api.get(NODE, name, Node)
-            plan = planning.plan(node, wanted, gpudeck.__version__)
-        await self._carry_out(node, plan)
+        if plan != planning.Plan():
+            if self._settings.no_publish:
+                return again
+            before, last = self._written.get(name, (0.0, None))
+            if last == plan and now - before < REPEAT_SECONDS:
+                return before + REPEAT_SECONDS - now
+            self._written[name] = (now, plan)
+            if plan.needs_version:
+                # The list of taints is replaced whole, so it must be made of the newest.
+                node = await self._api.get(NODE, name, Node)
+                plan = planning.plan(node, wanted, gpudeck.__version__)
+            await self._carry_out(node, plan)
+        if again is None and name in self._settled:
+            self._settled[name] = planning.fingerprint(planning.applied(node, plan))
         return again
+
+    def _decide(self, node: Node) -> tuple[deciding.Wanted, float | None]:
+        """What the Node should have, and after how many seconds to ask again."""
+        name = node.metadata.name
+        features, again = self._held(name)
+        known = deciding.known(features)
+        if self._groups.objects:
+            self._write_groups(self._membership.changed(name, known))
+        policy = settings.policy(self._settings)
+        wanted = deciding.wanted(features, self._named, self._namespace, policy, known=known)
+        if not policy.allows_overwrite:
+            wanted = planning.respecting(node, wanted)
+        self._report(node, wanted)
+        return wanted, again
 
     async def _carry_out(self, node: Node, plan: planning.Plan) -> None:
         uid = node.metadata.uid
@@ -278,9 +302,7 @@ class Master:
             # Rights may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
         except errors.InvalidError as error:
-            self._recorder.record(
-                _reference(name), reason="FeatureRefused", message=error.message, warning=True
-            )
+            self._refuse(_node(name), error.message)
             raise
         metrics.writes.labels(subresource or "node").inc()
 
@@ -292,25 +314,16 @@ class Master:
             if each.message in told:
                 continue
             _log.warning("Left out", node=name, origin=each.origin, error=each.message)
-            self._recorder.record(
-                self._blamed(node, each.origin),
-                reason="FeatureRefused",
-                message=each.message,
-                warning=True,
-            )
+            rule = each.origin in self._rules.objects
+            self._refuse(self._rule(each.origin) if rule else _node(name), each.message)
         self._told[name] = frozenset(each.message for each in wanted.refused)
         metrics.refused.inc(len(self._told[name]) - len(told))
 
-    def _blamed(self, node: Node, origin: str) -> ObjectReference:
-        rule = self._rules.objects.get(origin)
-        if rule is None:
-            return _reference(node.metadata.name)
-        return ObjectReference(
-            api_version=NODE_FEATURE_RULE.api_version,
-            kind=NODE_FEATURE_RULE.kind,
-            name=origin,
-            uid=rule.metadata.uid,
-        )
+    def _refuse(self, about: ObjectReference, message: str) -> None:
+        self._recorder.record(about, reason="FeatureRefused", message=message, warning=True)
+
+    def _rule(self, name: str) -> ObjectReference:
+        return _reference(NODE_FEATURE_RULE, self._rules.objects[name].metadata)
 
     async def _reconcile_group(self, key: str) -> None:
         group = self._groups.objects.get(key)
@@ -325,16 +338,7 @@ class Master:
         try:
             status = self._membership.status(key)
         except errors.InvalidError as error:
-            about = ObjectReference(
-                api_version=NODE_FEATURE_GROUP.api_version,
-                kind=NODE_FEATURE_GROUP.kind,
-                name=group.metadata.name,
-                namespace=group.metadata.namespace,
-                uid=group.metadata.uid,
-            )
-            self._recorder.record(
-                about, reason="FeatureRefused", message=error.message, warning=True
-            )
+            self._refuse(_reference(NODE_FEATURE_GROUP, group.metadata), error.message)
             return
         if status in (None, group.status) or self._settings.no_publish:
             return
@@ -351,12 +355,22 @@ class Master:
 
     def _known(self, name: str) -> Known:
         features, _ = self._held(name)
-        return deciding.known(deciding.ordered(features, self._namespace))
+        return deciding.known(features)
 
 
-def _reference(node: str) -> ObjectReference:
+def _reference(kind: Resource, meta: ObjectMeta) -> ObjectReference:
+    return ObjectReference(
+        api_version=kind.api_version,
+        kind=kind.kind,
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+    )
+
+
+def _node(name: str) -> ObjectReference:
     """As the kubelet does: the name stands for the UID, so that describe finds it."""
-    return ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
+    return ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
 
 
 def _labelled(namespace: Meta) -> Meta:

@@ -12,17 +12,19 @@ shortened after they have gone, so a kill between the two leaves nothing without
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from gpudeck.api import labels, quantities
-from gpudeck.api.core import Node, Taint
+from gpudeck.api.core import Node, NodeSpec, NodeStatus, Taint
 from gpudeck.features.deciding import Wanted
 from gpudeck.features.rules.evaluating import Refusal
 
 _PREFIX = f"{labels.FEATURE_NAMESPACE}/"
+_encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class Plan(msgspec.Struct):
@@ -72,6 +74,45 @@ def plan(node: Node, wanted: Wanted, version: str) -> Plan:
         last=_shortened(owned[labels.FEATURES_RESOURCES], wanted) if stale else None,
         needs_version=taints is not None,
     )
+
+
+def applied(node: Node, plan: Plan) -> Node:
+    """The Node once all patches are written, as far as they and the API server spell alike."""
+    meta, spec, status = node.metadata, node.spec, node.status
+    labelled, noted = dict(meta.labels or {}), dict(meta.annotations or {})
+    capacity = dict((status.capacity if status else None) or {})
+    for patch in (plan.first, plan.status, plan.last):
+        body = patch or {}
+        changed = body.get("metadata", {})
+        _patch(labelled, changed.get("labels", {}))
+        _patch(noted, changed.get("annotations", {}))
+        _patch(capacity, body.get("status", {}).get("capacity", {}))
+        if "spec" in body:
+            spec = msgspec.convert(body["spec"], NodeSpec)
+    new = msgspec.structs.replace(meta, labels=labelled, annotations=noted)
+    return Node(metadata=new, spec=spec, status=NodeStatus(capacity=capacity))
+
+
+def fingerprint(node: Node) -> bytes:
+    """The same for two looks at a Node that a plan is made from alike."""
+    meta = node.metadata
+    parts = (
+        meta.uid,
+        meta.labels or {},
+        meta.annotations or {},
+        (node.spec.taints if node.spec else None) or [],
+        (node.status.capacity if node.status else None) or {},
+    )
+    return hashlib.blake2b(_encoder.encode(parts), digest_size=12).digest()
+
+
+def _patch(values: dict[str, str], changes: Mapping[str, str | None]) -> None:
+    """What a merge patch does: None removes."""
+    for name, value in changes.items():
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
 
 
 def patient(node: Node, wanted: Wanted) -> Wanted:

@@ -40,7 +40,9 @@ def rule(name: str, *rules: dict[str, Any]) -> NodeFeatureRule:
 def wanted(
     features: list[NodeFeature], *rules: NodeFeatureRule, policy: Policy | None = None
 ) -> deciding.Wanted:
-    return deciding.wanted(features, deciding.named(rules), OWN, policy or Policy())
+    in_order = deciding.ordered(features, OWN)
+    known = deciding.known(in_order)
+    return deciding.wanted(in_order, deciding.named(rules), OWN, policy or Policy(), known=known)
 
 
 def test_the_own_namespace_comes_first_and_later_ones_override() -> None:

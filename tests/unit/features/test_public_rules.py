@@ -44,7 +44,8 @@ def decided(text: str) -> deciding.Wanted:
         metadata=ObjectMeta(name="node-0", namespace="own"),
         spec=NodeFeatureSpec(features=NODE.wire()),
     )
-    found = deciding.wanted([feature], deciding.named([rule]), "own", permitting.Policy())
+    known, policy = deciding.known([feature]), permitting.Policy()
+    found = deciding.wanted([feature], deciding.named([rule]), "own", policy, known=known)
     assert found.refused == []
     return found
 
