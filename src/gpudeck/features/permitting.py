@@ -8,6 +8,7 @@ What is refused is said with the name, the value and what is allowed.
 
 from __future__ import annotations
 
+import functools
 import re
 
 import msgspec
@@ -60,6 +61,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a later NodeFeature may give a label another value."""
 
 
+@functools.lru_cache(maxsize=4096)  # Nodes of a cluster have most of their labels in common.
 def label(name: str, value: str, policy: Policy) -> None:
     """Return if the label may be written. InvalidError says why not."""
     namespace, base = _qualified(name, "label")

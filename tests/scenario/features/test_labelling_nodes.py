@@ -332,6 +332,51 @@ async def test_what_the_api_server_refuses_is_said_on_the_node(story: Story) -> 
     assert {each["reason"] for each in events.values()} == {"FeatureRefused"}
 
 
+async def test_a_mistake_in_a_rule_is_told_before_a_node_fits(story: Story) -> None:
+    rule = {"name": "later", "labelsTemplate": "{{ now }}",
+            "matchFeatures": [{"feature": "pci.device", "matchExpressions": {
+                "vendor": {"op": "In", "value": ["ffff"]}}}]}  # fmt: skip
+    story.server.put(
+        resources.NODE_FEATURE_RULE,
+        {"metadata": {"name": "r", "uid": "rule-uid"}, "spec": {"rules": [rule]}},
+    )
+    async with story.run(worker.Worker, master.Master):
+        events = await story.server.until(lambda: story.server.objects(resources.EVENT))
+    (event,) = events.values()
+    assert event["involvedObject"]["name"] == "r"
+    assert "'now' is not known here: labels would change" in event["message"]
+
+
+async def test_a_worker_that_starts_beside_a_sick_bus_takes_no_label_away(story: Story) -> None:
+    story.host.plug("0000:1b:00.0")
+    async with story.run(worker.Worker, master.Master):
+        await story.server.until(lambda: PCI in story.labels)
+    bus = story.host.root / "sys/bus"
+    bus.rename(bus.with_name("away"))
+    story.host.write("proc/sys/kernel/osrelease", "6.9.0\n")
+    version = "feature.node.kubernetes.io/kernel-version.full"
+    async with story.run(worker.Worker, master.Master):
+        await story.server.until(lambda: story.labels.get(version) == "6.9.0")
+        assert PCI in story.labels
+        bus.with_name("away").rename(bus)
+        story.host.unplug("0000:1b:00.0")
+        await story.server.until(lambda: PCI not in story.labels)
+
+
+async def test_features_that_change_while_their_node_is_written_are_not_lost(story: Story) -> None:
+    async with story.run(master.Master):
+        for count in range(1, 20):
+            story.feature("other", count=str(count))
+            await story.server.until(lambda: "nvidia.com/count" in story.labels)
+            story.feature("other", count=str(-count), more="true")
+            story.feature("other", count=f"{count}-last")
+            wanted = f"{count}-last"
+            await story.server.until(
+                lambda wanted=wanted: story.labels.get("nvidia.com/count") == wanted
+            )
+    assert "nvidia.com/more" not in story.labels
+
+
 async def test_a_quiet_world_is_not_written_to(story: Story) -> None:
     story.host.plug("0000:1b:00.0")
 

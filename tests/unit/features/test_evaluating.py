@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpudeck.api.nodefeatures import GroupRule, NodeFeatureRule
+from gpudeck.api.nodefeatures import GroupRule, NodeFeatureRule, Rule
 from gpudeck.features.known import Known
 from gpudeck.features.rules import evaluating
 
@@ -192,6 +192,43 @@ def test_absence_can_be_asked_for() -> None:
         "matchExpressions": {"nouveau": {"op": "DoesNotExist"}},
     }
     assert rules({"name": "a", "matchFeatures": [term]})[0].is_match
+
+
+def test_a_name_may_be_a_flag_or_a_value_of_one_feature() -> None:
+    node = Known(flags={"cpu.cpuid": {"AVX512F"}}, attributes={"cpu.cpuid": {"AVX10_VERSION": "2"}})
+
+    def fulfils(**wanted: Any) -> bool:
+        term = {"feature": "cpu.cpuid", "matchExpressions": wanted}
+        rule = msgspec.convert({"name": "r", "matchFeatures": [term]}, Rule)
+        return evaluating.execute(rule, node, "r").is_match
+
+    assert fulfils(AVX512F={"op": "Exists"}, AVX10_VERSION={"op": "Ge", "value": ["2"]})
+    assert not fulfils(AVX512F={"op": "Exists"}, AVX10_VERSION={"op": "Gt", "value": ["2"]})
+    assert not fulfils(AVX10_VERSION={"op": "DoesNotExist"})
+    assert fulfils(AVX2={"op": "DoesNotExist"})
+
+
+def test_an_alternative_that_asks_a_flag_for_a_value_costs_itself() -> None:
+    asked = {"feature": "kernel.loadedmodule", "matchExpressions": {"nvidia": {"op": "IsTrue"}}}
+    there = {"feature": "kernel.loadedmodule", "matchExpressions": {"nvidia": {"op": "Exists"}}}
+    given = {"name": "a", "labels": {"x": "1"}}
+    found, refused = rules(
+        {**given, "matchAny": [{"matchFeatures": [asked]}, {"matchFeatures": [there]}]}
+    )
+    assert (found.labels, refused) == ({"x": "1"}, [])
+
+
+def test_templates_find_a_feature_in_small_letters_too() -> None:
+    found, _ = rules(
+        {
+            "name": "a",
+            "labelsTemplate": "{{ range .system.osrelease }}{{ .Name }}={{ .Value }}\n{{ end }}",
+            "matchFeatures": [
+                {"feature": "system.osRelease", "matchExpressions": {"ID": {"op": "Exists"}}}
+            ],
+        }
+    )
+    assert found.labels == {"ID": "ubuntu"}
 
 
 def test_a_group_takes_nodes_that_fulfil_one_rule() -> None:

@@ -156,6 +156,35 @@ def test_a_pattern_finds_what_the_standard_library_finds(pattern: str) -> None:
         assert patterns.compiled(pattern, "p").search(text) is bool(re.search(pattern, text)), text
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    ["a", "a*", "a+?", "(a|ab)(c|bcd)?", "(?P<first>[a-z]+) ?([0-9]*)", "b|", "x*", "(a)|b",
+     "^a|c$", r"\b", "(ab|a)*", "a{1,2}?", "[^b]+"],
+)  # fmt: skip
+def test_a_pattern_finds_each_place_that_the_standard_library_finds(pattern: str) -> None:
+    found = patterns.compiled(pattern, "p")
+    for text in ["", "abcd", "aab ab", "ab12 cd34", "xaxx", "cab", "bbb", "abab"]:
+        places = [
+            [text[at[2 * number] : at[2 * number + 1]] if 2 * number + 1 in at else None
+             for number in range(re.compile(pattern).groups + 1)]
+            for at in ({**each, 0: each[0], 1: each[1]} for each in found.every(text))
+        ]  # fmt: skip
+        wanted = [
+            [each[0], *each.groups()]
+            for each in re.finditer(pattern, text)
+            # Unlike Go, the standard library has an empty match beside another.
+            if each[0] or not any(o.end() == each.start() and o != each and o.start() < o.end()
+                                  for o in re.finditer(pattern, text))
+        ]  # fmt: skip
+        assert places == wanted, text
+
+
+def test_a_pattern_that_takes_too_long_says_so() -> None:
+    long = patterns.compiled("(a|b|c|d|e)*(a|b|c|d|e)*(a|b|c|d|e)*f", "p")
+    with pytest.raises(InvalidError, match="takes too long"):
+        long.search("abcde" * 12_000)
+
+
 def test_posix_classes_are_understood() -> None:
     assert patterns.compiled(r"^[[:digit:]]+[[:alpha:]]\z", "p").search("12a")
 

@@ -185,3 +185,31 @@ def test_nothing_is_removed_while_patience_is_asked_for() -> None:
     changed = planning.patient(held, Wanted(labels={"nvidia.com/gpu.count": "8"}))
     made = planning.plan(held, changed, "1")
     assert made.first == {"metadata": {"labels": {"nvidia.com/gpu.count": "8"}}}
+
+
+def test_what_a_node_looks_like_afterwards_is_known_before() -> None:
+    taint = Taint(key="example.com/t", effect="NoSchedule")
+    held = node(**{labels.FEATURES_RESOURCES: "example.com/old"})
+    held.status = NodeStatus(capacity={"example.com/old": "1", "cpu": "4"})
+    wanted = Wanted(
+        labels={PCI: "true", "a/b": "c"},
+        annotations={"n/a": "v"},
+        taints=[taint],
+        extended_resources={"example.com/new": "2"},
+    )
+    after = planning.applied(held, plan(held, wanted))
+    assert plan(after, wanted) == planning.Plan()
+    assert after.metadata.labels == {PCI: "true", "a/b": "c", "team": "blue",
+                                     "nvidia.com/mig.config": "all-disabled"}  # fmt: skip
+    assert after.status is not None
+    assert after.status.capacity == {"cpu": "4", "example.com/new": "2"}
+    assert planning.applied(after, planning.Plan()) == after
+
+
+def test_nodes_that_a_plan_treats_alike_have_one_fingerprint() -> None:
+    first, second = node(), node()
+    second.metadata.labels = dict(reversed((second.metadata.labels or {}).items()))
+    second.spec, second.status = NodeSpec(), NodeStatus()
+    assert planning.fingerprint(first) == planning.fingerprint(second)
+    second.metadata.labels["team"] = "red"
+    assert planning.fingerprint(first) != planning.fingerprint(second)

@@ -64,6 +64,80 @@ VALUE = {
         ('{{ if contains "10d" "10de" }}y{{ end }}{{ if hasPrefix "x" "10de" }}n{{ end }}', "y"),
         ('{{ join "," (splitList "." "1.2.3") }}|{{ first (splitList "." "1.2") }}', "1,2,3|1"),
         ('{{ regexMatch "^03" "0302" }}|{{ list "b" "a" "b" | uniq | sortAlpha }}', "true|[a b]"),
+        (
+            '{{ define "d" }}[{{ .vendor }}]{{ end }}'
+            '{{ range .pci.device }}{{ template "d" . }}{{ end }}',
+            "[10de][15b3]",
+        ),
+        (
+            '{{ block "b" 7 }}n={{ . }}{{ end }} {{ template "b" 8 }} {{ template "b" }}',
+            "n=7 n=8 n=<no value>",
+        ),
+        (
+            '{{ define "a" }}{{ $x := . }}{{ $x }}{{ end }}{{ $x := 1 }}'
+            '{{ template "a" 2 }}{{ $x }}',
+            "21",
+        ),
+        (
+            '{{ define "a" }}{{ end }}{{ define "a" }}x{{ end }}{{ define "a" }} {{ end }}'
+            '{{ template "a" }}',
+            "x",
+        ),
+        ('{{ with "" }}a{{ else with .pci.device }}{{ len . }}{{ else }}c{{ end }}', "2"),
+        (
+            "{{ 'a' }} {{ 1e3 }} {{ 0b101 }} {{ 0o17 }} {{ 1_000 }} {{ .5 }} {{ -0x1F }}",
+            "97 1000 5 15 1000 0.5 -31",
+        ),
+        (
+            '{{ html "<a b=\'c\'>" }}|{{ js "it\'s" }}|{{ urlquery "a b&c" }}',
+            "&lt;a b=&#39;c&#39;&gt;|it\\'s|a+b%26c",
+        ),
+        ("{{ (.pci.device | first).class | trim | substr 0 63 }}", "0302"),
+        ('{{ substr 1 3 "abcd" }}|{{ substr -1 2 "abcd" }}|{{ substr 2 99 "abcd" }}', "bc|ab|cd"),
+        (
+            '{{ regexReplaceAll "[^A-Za-z0-9.]+" "NVIDIA H100 (80GB)" "-" | trimSuffix "-" }}',
+            "NVIDIA-H100-80GB",
+        ),
+        ('{{ regexReplaceAll "(?P<n>[a-z])([0-9])" "a1b2" "${2}${n}$$" }}', "1a$2b$"),
+        ('{{ regexReplaceAllLiteral "a(x*)b" "-ab-axxb-" "${1}" }}', "-${1}-${1}-"),
+        ('{{ regexFind "[0-9]+" "a12b3" }}|{{ regexFindAll "[0-9]" "a12b3" 2 }}', "12|[1 2]"),
+        (
+            '{{ regexSplit "[ ,]+" "a, b c" -1 | join ";" }}|{{ regexSplit ":" "a:b:c" 2 }}',
+            "a;b;c|[a b:c]",
+        ),
+        ('{{ (split "." "1.2.3")._1 }}|{{ (splitn "." 2 "1.2.3")._1 }}', "2|2.3"),
+        (
+            '{{ quote "a\\"b" }} {{ squote 1 }} {{ cat "a" 2 }} {{ title "an old word" }}',
+            '"a\\"b" \'1\' a 2 An Old Word',
+        ),
+        (
+            '{{ nindent 2 "a\\nb" }}|{{ abbrev 5 "abcdefgh" }}|{{ plural "card" "cards" 2 }}',
+            "\n  a\n  b|ab...|cards",
+        ),
+        ('{{ b64enc "ab" }} {{ b64dec "YWI=" }} {{ sha256sum "" | trunc 8 }}', "YWI= ab e3b0c442"),
+        (
+            '{{ $d := dict "a" 1 "b" 2 }}{{ $_ := set $d "c" 3 }}'
+            '{{ keys $d | join "," }}={{ get $d "c" }}',
+            "a,b,c=3",
+        ),
+        ('{{ pluck "vendor" (first .pci.device) (last .pci.device) | join "," }}', "10de,15b3"),
+        ('{{ dig "pci" "none" "d" . }}|{{ hasKey (first .pci.device) "class" }}', "d|true"),
+        ("{{ list 3 1 3 | uniq | rest }}|{{ concat (list 1) (list 2) | reverse }}", "[1]|[2 1]"),
+        (
+            '{{ without (list "a" "b") "a" }}|{{ compact (list "" "x") }}|{{ initial (list 1 2) }}',
+            "[b]|[x]|[1]",
+        ),
+        (
+            "{{ divf 7 2 }} {{ round 2.345 2 }} {{ ceil 1.2 }} {{ seq 1 2 7 }} "
+            "{{ untilStep 3 0 -1 }}",
+            "3.5 2.35 2 1 3 5 7 [3 2 1]",
+        ),
+        (
+            '{{ toJson (first .pci.device) }}|{{ (fromJson "{\\"a\\":[1]}").a }}',
+            '{"class":"0302","device":"20b0","vendor":"10de"}|[1]',
+        ),
+        ('{{ kindOf 1 }} {{ kindOf "a" }} {{ kindIs "slice" .pci.device }}', "int string true"),
+        ('{{ if and (all 1 "a") (any "" 2) }}y{{ end }}', "y"),
         ('{{ max 1 3 2 }}|{{ min 3 1 }}|{{ atoi "12" }}|{{ has "a" (list "a") }}', "3|1|12|true"),
     ],
 )
@@ -97,6 +171,18 @@ def test_a_template_gives_what_go_would_give(text: str, expected: str) -> None:
             "{{ $l := list 1 }}{{ range 99 }}{{ $l = list $l $l }}{{ end }}",
             "holds more than 10000 values",
         ),
+        ('{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}', "over 20 times"),
+        ('{{ define "a" }}x{{ end }}{{ define "a" }}y{{ end }}', "'a' is defined twice"),
+        ('{{ if true }}{{ define "a" }}{{ end }}{{ end }}', "define inside of another action"),
+        ('{{ block "a" . }}', "block without an end"),
+        ('{{ define "a" }}{{ break }}{{ end }}', "outside of a range"),
+        ("{{ $l := list 1 }}{{ range 99 }}{{ $l = list $l }}{{ end }}", "in each other more than"),
+        ('{{ set (first .pci.device) "a" "b" }}', "only maps that dict made"),
+        ('{{ fail "no card" }}', "here: line 1: no card"),
+        ("{{ call .pci.device }}", "'call' is not known here: nothing in the data"),
+        ("{{ now }}", "labels would change without a change of the node"),
+        ("{{ trimm 1 }}", "there is trim"),
+        ('{{ regexFind "(ab|abc|abcd|bcd|cd|da|dab|dabc)*e" (repeat 16000 "abcd") }}', "too long"),
         ('{{ repeat 9999999 "x" }}', "more than 65536"),
         ('{{ env "HOME" }}', "'env' is not known here"),
         ('{{ regexMatch "(" "x" }}', "a pattern: '(' is not valid"),

@@ -68,7 +68,7 @@ def of_value(expression: Expression, value: str | None, path: str) -> bool:
         found = read(value)
         return found is not None and _COMPARE[op](found, [read(each) or () for each in given])
     if op == "InRegexp":
-        return any(patterns.compiled(each, path).search(value) for each in given)
+        return any(patterns.fits(each, value, path) for each in given)
     return (value in given) is (op == "In")
 
 

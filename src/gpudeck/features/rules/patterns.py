@@ -23,6 +23,7 @@ from gpudeck.errors import InvalidError
 
 _REPEAT_LIMIT = 1000  # RE2's own.
 _STATE_LIMIT = 10_000
+_SHORT = 128
 _STEP_LIMIT = 500_000
 """States times characters of one call: less than a second."""
 _POSIX = {
@@ -238,6 +239,20 @@ def compiled(text: str, path: str) -> Pattern:
             field=path,
             allowed=allowed,
         ) from error
+
+
+@functools.lru_cache(maxsize=4096)
+def _fits(pattern: Pattern, value: str) -> bool:
+    return pattern.search(value)
+
+
+def fits(text: str, value: str, path: str) -> bool:
+    """Whether a pattern is found in a value of a node. InvalidError with `path` if it is none.
+
+    Nodes and their devices have few different values, so short ones are remembered.
+    """
+    pattern = compiled(text, path)
+    return _fits(pattern, value) if len(value) <= _SHORT else pattern.search(value)
 
 
 def _translated(text: str) -> str:
