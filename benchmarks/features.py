@@ -55,6 +55,8 @@ GROUP = "Node features"
 SYSTEM, ONE = "gpudeck-system", "node-one"
 ROUNDS, AT_ONCE, OPTIONS = 6, 16, 4500
 CHANGES, CHANGES_PER_SECOND = 50, 2.0
+LIMIT_SECONDS, LIMIT_SECONDS_A_NODE = 120.0, 0.4
+"""At 300 nodes 240 s. Most of it is the API server's, which takes 0.1 s of CPU a NodeFeature."""
 CARD = "feature.node.kubernetes.io/pci-1200_1d0f.present"
 NVIDIA = [
     {"feature": "pci.device", "matchExpressions": {"vendor": {"op": "In", "value": ["10de"]}}}
@@ -69,7 +71,7 @@ CRD = Resource(
 @click.option("--nodes", default=300, show_default=True, help="Nodes of the large cluster.")
 @click.option("--record/--no-record", default=True, help="Write results.json and README.md.")
 def main(nodes: int, record: bool) -> None:
-    """Measure node features."""
+    """Measure node features; ends within the time that LIMIT_SECONDS states, or fails."""
     programs = realapiserver.find()
     if programs is None:
         raise click.ClickException("the programs of Kubernetes are not built; run: make programs")
@@ -78,7 +80,10 @@ def main(nodes: int, record: bool) -> None:
         tempfile.TemporaryDirectory(prefix="bench-") as name,
         realapiserver.running(programs) as kubeconfig,
     ):
-        found = uvloop.run(_measured(kubeconfig, Path(name), nodes))
+        try:
+            found = uvloop.run(_measured(kubeconfig, Path(name), nodes))
+        except TimeoutError as error:
+            raise click.ClickException("the machine is too busy, or something hangs") from error
     for each in signed(found, f"python -m benchmarks.features --nodes {nodes}", before):
         click.echo(f"{each.what}: {', '.join(f'{value:.3g}' for value in each.values)} {each.unit}")
     if record:
@@ -89,10 +94,17 @@ def main(nodes: int, record: bool) -> None:
 
 async def _measured(kubeconfig: str, host: Path, nodes: int) -> list[Figure]:
     _write_host(host)
-    async with await Client.connect(kubeconfig) as api:
+    limit = LIMIT_SECONDS + nodes * LIMIT_SECONDS_A_NODE
+    async with asyncio.timeout(limit), await Client.connect(kubeconfig) as api:
         await _definitions(api)
+        _say("one node …")
         one = await _one_node(api, kubeconfig, host)
         return [*one, *await _large(api, kubeconfig, host, nodes)]
+
+
+def _say(what: str) -> None:
+    """Tell what is measured now, since a busy machine takes minutes."""
+    sys.stderr.write(f"{what}\n")
 
 
 def _figure(key: str, what: str, values: list[float], unit: str = "s", note: str = "") -> Figure:
@@ -242,9 +254,9 @@ async def _large(api: Client, kubeconfig: str, host: Path, nodes: int) -> list[F
     found = reading.read(Root(host), reading.Wanted(tuple(reading.SOURCES)))
     spec = worker.describe(found, Settings(node_name=ONE)).spec
     about = f"{nodes} nodes, a NodeFeature of {len(msgspec.json.encode(spec)) // 1000} kB each"
-    sys.stderr.write(f"making {about} …\n")
+    _say(f"making {about} …")
     await _fill(api, spec, nodes)
-    sys.stderr.write("measuring master and gc …\n")
+    _say("master …")
     options = {"absent-seconds": 0, "page-size": 100}
     async with (
         Watched(api, NODE).following() as seen,
@@ -256,8 +268,10 @@ async def _large(api: Client, kubeconfig: str, host: Path, nodes: int) -> list[F
 
         first = await seen.moment(whole) - master.started
         spent = processes.cpu_seconds(master.pid)
+        _say("changes …")
         delays, change = await _changes(api, seen, master, nodes)
         size = processes.size(master.pid)
+    _say("gc …")
     deleted, gc_size = await _collected(api, kubeconfig, nodes)
     return [
         _figure(f"first_{nodes}", "master: exec to every node labelled", [first], note=about),
