@@ -310,12 +310,21 @@ class SickDisk(Root):
         return super().read_bytes(path, limit=limit)
 
 
-@pytest.mark.parametrize("end", ["features.d/gfd", "custom.d/rules"])
-def test_labels_of_files_stay_while_their_disk_is_sick(tree: HostFiles, end: str) -> None:
+@pytest.mark.parametrize(
+    "end", ["features.d/gfd", "custom.d/rules", "os-release", "config.gz", "misc.capacity"]
+)
+def test_what_files_said_stays_while_their_disk_is_sick(tree: HostFiles, end: str) -> None:
     folder = "etc/kubernetes/node-feature-discovery"
     tree.write(f"{folder}/features.d/gfd", "a=1\n")
     tree.write(f"{folder}/custom.d/rules", "[{name: r, labels: {mine: '1'}}]")
-    root, wanted = SickDisk(tree.path), reading.Wanted(("local", "custom"))
+    tree.write("etc/os-release", "ID=x\n")
+    tree.write("proc/sys/kernel/osrelease", "6.8.0\n")
+    tree.write("proc/config.gz", gzip.compress(b"CONFIG_A=y\n"))
+    tree.write("proc/cpuinfo", "flags : fpu\n")
+    tree.write("sys/fs/cgroup/misc.capacity", "sev 9\n")
+    tree.values("sys/module/kvm_amd/parameters", sev="Y")
+    root = SickDisk(tree.path)
+    wanted = reading.Wanted(("cpu", "kernel", "local", "custom", "system"))
     before = reading.read(root, wanted)
     root.end = end
     now = reading.read(root, wanted, before)

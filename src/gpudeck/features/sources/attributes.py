@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from gpudeck import errors
 from gpudeck.host.root import Root
 
+ABSENT = (errors.NotFoundError, errors.ForbiddenError, errors.InvalidError)
+"""A file that says nothing, now and later. Of one whose disk fails nobody knows what it says."""
+
 
 class Attributes:
     """Reads attributes and remembers what could not be read."""

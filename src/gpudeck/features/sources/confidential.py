@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from gpudeck import errors
-from gpudeck.features.sources.attributes import Attributes
+from gpudeck.features.sources.attributes import ABSENT, Attributes
 from gpudeck.host.root import Root
 
 _AMD, _INTEL = "/sys/module/kvm_amd/parameters", "/sys/module/kvm_intel/parameters"
@@ -64,7 +63,7 @@ def _capacity(root: Root) -> dict[str, str]:
     for path in ("/sys/fs/cgroup/misc.capacity", "/sys/fs/cgroup/misc/misc.capacity"):
         try:
             lines = root.read_text(path).splitlines()
-        except errors.GpudeckError:
+        except ABSENT:
             continue
         pairs = (line.split() for line in lines)
         return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[1].isdigit()}

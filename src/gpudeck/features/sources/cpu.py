@@ -13,10 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from gpudeck import errors
 from gpudeck.features.known import Known
 from gpudeck.features.sources import confidential, power
-from gpudeck.features.sources.attributes import Attributes
+from gpudeck.features.sources.attributes import ABSENT, Attributes
 from gpudeck.host.root import Root
 
 _BYTES = 16 * 1024  # The first processor's block; a large machine's file has megabytes.
@@ -168,7 +167,7 @@ def _control_program(root: Root) -> str:
     """The hypervisor that /proc/sysinfo of s390x names; empty elsewhere."""
     try:
         text = root.read_text("/proc/sysinfo")
-    except errors.GpudeckError:
+    except ABSENT:
         return ""
     found = re.search(r"Control Program:[ \t]*(\S.*)", text)
     return re.sub(r"[^-A-Za-z0-9_.]+", "_", found[1].strip()) if found is not None else ""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from gpudeck import errors
 from gpudeck.features.known import Known
-from gpudeck.features.sources.attributes import Attributes
+from gpudeck.features.sources.attributes import ABSENT, Attributes
 from gpudeck.host import platform
 from gpudeck.host.root import Root
 
@@ -84,7 +84,7 @@ def _options(root: Root, release: str, paths: Iterable[str]) -> dict[str, str] |
             content = root.read_bytes(path.replace("{0}", release), limit=_CONFIG_BYTES)
             if content.startswith(b"\x1f\x8b"):
                 content = gzip.decompress(content)
-        except (errors.GpudeckError, OSError, EOFError, zlib.error):
+        except (*ABSENT, OSError, EOFError, zlib.error):
             continue
         found = options(content.decode("utf-8", "replace"))
         if found:
@@ -96,7 +96,7 @@ def _built_in(root: Root, release: str) -> set[str]:
     for folder in (f"/lib/modules/{release}", f"/usr/lib/modules/{release}"):
         try:
             text = root.read_text(f"{folder}/modules.builtin")
-        except errors.GpudeckError:
+        except ABSENT:
             continue
         files = (line.rpartition("/")[2].partition(".")[0] for line in text.splitlines())
         names = {name for name in files if name}

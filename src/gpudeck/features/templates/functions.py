@@ -7,7 +7,6 @@ A function raises ValueError with a sentence for what it cannot do; `running` ad
 
 from __future__ import annotations
 
-import difflib
 import html
 import json
 import operator
@@ -170,6 +169,8 @@ def why(name: str) -> str:
     for names, reason in _REFUSED.items():
         if name in names.split():
             return f": {reason}"
+    import difflib  # noqa: PLC0415 (for those who mistype a name)
+
     near = difflib.get_close_matches(name, KNOWN, n=3)
     return f"; there is {', '.join(near)}" if near else ""
 
