@@ -18,6 +18,7 @@ from tests.native import hosts
 from tests.qemu import guest as guests
 from tests.qemu import packages
 
+from gpudeck.cdi import spec
 from gpudeck.host import programs, root
 from gpudeck.lab import places, simulation
 from gpudeck.vendors import contract
@@ -146,7 +147,7 @@ _HOLDING = ("neighbour", "first", "other-share")
 
 def hooks(tree: Path, shares: _Shares) -> list[dict[str, Any]]:
     """OCI hooks of a container with these shares, as the product writes them."""
-    found: list[contract.Hook] = []
+    found: list[spec.Hook] = []
     for uuid, share_id, amount in shares:
         card = contract.CardReading(
             address="0000:1b:00.0",
@@ -158,12 +159,12 @@ def hooks(tree: Path, shares: _Shares) -> list[dict[str, Any]]:
         given = sharing.edits(
             look,
             contract.Use(card=card, share=share),
-            contract.Edits(),
+            spec.ContainerEdits(),
             hook_path=f"{_BIN}/nvidia-cdi-hook",
         )
         assert given.limits_memory is (amount is not None)
         found += given.edits.hooks
-    assert {hook.name for hook in found} <= {"createRuntime"}
+    assert {hook.hook_name for hook in found} <= {"createRuntime"}
     return [{"path": hook.path, "args": list(hook.args)} for hook in found]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gpudeck import errors
 from gpudeck.adapter.v1 import adapter_pb2 as pb
+from gpudeck.cdi import spec
 from gpudeck.vendors import contract, health, records
 
 _VERDICTS = {
@@ -51,9 +52,9 @@ class Shared:
     """
 
     def __init__(self) -> None:
-        self._last: tuple[contract.Edits, pb.ContainerEdits] | None = None
+        self._last: tuple[spec.ContainerEdits, pb.ContainerEdits] | None = None
 
-    def edits(self, given: contract.Edits) -> pb.ContainerEdits:
+    def edits(self, given: spec.ContainerEdits) -> pb.ContainerEdits:
         """`edits(given)`, not made again for the same object. The message is not to be changed."""
         last = self._last
         if last is None or last[0] is not given:
@@ -61,7 +62,7 @@ class Shared:
         return last[1]
 
 
-def edits(given: contract.Edits) -> pb.ContainerEdits:
+def edits(given: spec.ContainerEdits) -> pb.ContainerEdits:
     """What a container needs."""
     return pb.ContainerEdits(
         env=given.env,
@@ -85,7 +86,7 @@ def edits(given: contract.Edits) -> pb.ContainerEdits:
             for mount in given.mounts
         ],
         hooks=[
-            pb.Hook(hook_name=hook.name, path=hook.path, args=hook.args, env=hook.env)
+            pb.Hook(hook_name=hook.hook_name, path=hook.path, args=hook.args, env=hook.env)
             for hook in given.hooks
         ],
         additional_gids=given.additional_gids,

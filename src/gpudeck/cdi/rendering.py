@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One CDI spec for one claim: names, version and bytes.
+"""CDI specs as bytes, above all the one for one claim: names, version and content.
 
 Pure. Device names hold the claim's UID, so a name is never used twice: containerd reads
 its folders again only when it meets a name that it does not know. Equal input
@@ -54,33 +54,37 @@ def claim_of(file: str, kind: str = KIND) -> str | None:
 def render(
     claim_uid: str,
     devices: Mapping[str, spec.ContainerEdits],
-    shared: spec.ContainerEdits | None = None,
+    shared: spec.ContainerEdits = spec.NOTHING,
 ) -> bytes:
     """Return the spec of a claim: `devices` by device name, `shared` for users of any of them."""
-    edits = [*devices.values(), *([shared] if shared is not None else [])]
+    named = {device_name(claim_uid, name): each for name, each in devices.items()}
+    return render_kind(KIND, named, shared)
+
+
+def render_kind(
+    kind: str,
+    devices: Mapping[str, spec.ContainerEdits],
+    shared: spec.ContainerEdits = spec.NOTHING,
+) -> bytes:
+    """Return a spec of any kind: `devices` by their names in it."""
     rendered = spec.Spec(
-        cdi_version=_version(edits),
-        kind=KIND,
-        devices=[
-            spec.Device(name=device_name(claim_uid, name), container_edits=each)
-            for name, each in devices.items()
-        ],
-        container_edits=shared,
+        cdi_version=_version([*devices.values(), shared]),
+        kind=kind,
+        devices=tuple(
+            spec.Device(name=name, container_edits=each) for name, each in devices.items()
+        ),
+        container_edits=shared if shared != spec.NOTHING else None,
     )
     return msgspec.json.encode(rendered)
 
 
 def render_metadata(claim_uid: str, mounts: Mapping[str, spec.Mount]) -> bytes:
     """Return the spec of the mounts by request that tell what a claim's devices are."""
-    devices = [
-        spec.Device(
-            name=_metadata_name(claim_uid, request),
-            container_edits=spec.ContainerEdits(mounts=[mount]),
-        )
+    devices = {
+        _metadata_name(claim_uid, request): spec.ContainerEdits(mounts=(mount,))
         for request, mount in mounts.items()
-    ]
-    rendered = spec.Spec(cdi_version=_version([]), kind=METADATA_KIND, devices=devices)
-    return msgspec.json.encode(rendered)
+    }
+    return render_kind(METADATA_KIND, devices)
 
 
 def parse(claim_uid: str, content: bytes) -> list[str] | None:

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 
 from gpudeck import errors
 from gpudeck.api import quantities
-from gpudeck.cdi import plugins
+from gpudeck.cdi import plugins, spec
 from gpudeck.deviceplugin import offering
 from gpudeck.errors import InvalidError, UnavailableError
 from gpudeck.pluginconfig import model
-from gpudeck.vendors import contract
 
 CDI_CLASS = "gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -50,7 +49,7 @@ class Answer(model.Value, frozen=True):
 
     envs: tuple[tuple[str, str], ...] = ()
     mounts: tuple[Mount, ...] = ()
-    nodes: tuple[contract.DeviceNode, ...] = ()
+    nodes: tuple[spec.DeviceNode, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     cdi_devices: tuple[str, ...] = ()
 
@@ -65,7 +64,7 @@ class Addition(model.Value, frozen=True):
 class Ready(model.Value, frozen=True):
     """What was found out before about each unit of the node."""
 
-    nodes: tuple[tuple[str, tuple[contract.DeviceNode, ...]], ...] = ()
+    nodes: tuple[tuple[str, tuple[spec.DeviceNode, ...]], ...] = ()
     """The device nodes of units, by id, with those that all need."""
     named: tuple[str, ...] = ()
     """Ids of the units that the CDI file on disk has."""
@@ -221,7 +220,7 @@ def _mounts(names: Iterable[str], way: Way) -> list[Mount]:
     return [Mount(container_path=path, host_path="/dev/null") for path in paths]
 
 
-def _nodes(units: Iterable[offering.Unit], ready: Ready) -> tuple[contract.DeviceNode, ...]:
+def _nodes(units: Iterable[offering.Unit], ready: Ready) -> tuple[spec.DeviceNode, ...]:
     known = dict(ready.nodes)
     nodes = [node for unit in units for node in known.get(unit.id, ())]
     return tuple({node.path: node for node in nodes}.values())

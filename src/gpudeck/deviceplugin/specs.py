@@ -3,8 +3,8 @@
 
 `find` asks the maker's serving side what a container needs of each unit (it reads files
 of the node, so it is called in a thread); a unit that cannot be given now is left out with
-its reason and costs nobody else anything. `render` makes the bytes. Names and kinds are
-those of NVIDIA's device plugin 0.20, so pods that were given a name keep it.
+its reason and costs nobody else anything. Names and kinds are those of NVIDIA's device
+plugin 0.20, so pods that were given a name keep it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from gpudeck.cdi import plugins, spec
+from gpudeck.cdi import plugins, rendering, spec
 from gpudeck.deviceplugin import answering, offering
 from gpudeck.errors import GpudeckError
 from gpudeck.host import root as host
@@ -27,7 +27,7 @@ _EXTRAS = {
 }
 _FILES = {"gds": ("/etc/cufile.json", "/run/udev")}
 """What a feature needs besides device nodes, where the node has it (NVIDIA's toolkit 1.20)."""
-_FILE_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+_FILE_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 _IMEX = "imex-channel"
 _IMEX_FOLDER = "/dev/nvidia-caps-imex-channels"
 
@@ -52,8 +52,8 @@ class _Collected:
         self._version = version
         self._hook_path = hook_path
         self.devices: dict[str, spec.ContainerEdits] = {}
-        self.shared: contract.Edits | None = None
-        self.nodes: dict[str, tuple[contract.DeviceNode, ...]] = {}
+        self.shared = spec.NOTHING
+        self.nodes: dict[str, tuple[spec.DeviceNode, ...]] = {}
         self.additions: dict[str, answering.Addition] = {}
         self.unready: dict[str, str] = {}
         self.problems: dict[str, offering.Problem] = {}
@@ -84,7 +84,7 @@ class _Collected:
         answer = self._vendor.inject(uses, driver_version=self._version, hook_path=self._hook_path)
         own = answer.uses[0].edits
         self.shared = answer.shared
-        self.devices[answering.cdi_name(unit, self._way)] = edits(own)
+        self.devices[answering.cdi_name(unit, self._way)] = own
         self.nodes[unit.id] = (*answer.shared.device_nodes, *own.device_nodes)
         if part is not None:
             self._take_part(unit, part, own, answer.uses[1])
@@ -93,10 +93,10 @@ class _Collected:
         self,
         unit: offering.Unit,
         part: answering.Part,
-        own: contract.Edits,
+        own: spec.ContainerEdits,
         found: contract.UseEdits,
     ) -> None:
-        self.devices[answering.cdi_name(unit, self._way, part)] = edits(found.edits)
+        self.devices[answering.cdi_name(unit, self._way, part)] = found.edits
         added = [each for each in found.edits.mounts if each not in own.mounts]
         self.additions[unit.id] = answering.Addition(
             envs=tuple(
@@ -182,9 +182,9 @@ def find(
         if feature not in extras:
             collected.problems[feature] = _without_feature(feature)
     devices = {**_kept(before, offer.names), **collected.devices}
-    own_file = render(answering.CDI_CLASS, devices, collected.shared)
-    files = [(plugins.file_name(answering.CDI_CLASS), own_file)] if collected.devices else []
-    files += [(plugins.file_name(kind), render(kind, named)) for kind, named in extras.items()]
+    files = [_file(kind, named) for kind, named in extras.items()]
+    if collected.devices:
+        files.insert(0, _file(answering.CDI_CLASS, devices, collected.shared))
     return Found(
         ready=answering.Ready(
             nodes=tuple(collected.nodes.items()),
@@ -200,6 +200,16 @@ def find(
         files=tuple(files),
         problems=tuple(collected.problems.values()),
     )
+
+
+def _file(
+    kind: str,
+    devices: Mapping[str, spec.ContainerEdits],
+    shared: spec.ContainerEdits = spec.NOTHING,
+) -> tuple[str, bytes]:
+    """The file of a class of devices, and what it is to hold."""
+    content = rendering.render_kind(f"{plugins.VENDOR}/{kind}", devices, shared)
+    return plugins.file_name(kind), content
 
 
 def _kept(before: bytes | None, names: Collection[str]) -> dict[str, spec.ContainerEdits]:
@@ -224,11 +234,15 @@ def _extras(root: host.Root, way: answering.Way) -> dict[str, dict[str, spec.Con
         nodes = _existing(root, _EXTRAS[feature])
         if nodes:
             mounts = [_mounted(root, each) for each in _FILES.get(feature, ()) if root.exists(each)]
-            found[feature] = {"all": spec.ContainerEdits(device_nodes=nodes, mounts=mounts or None)}
+            found[feature] = {
+                "all": spec.ContainerEdits(device_nodes=tuple(nodes), mounts=tuple(mounts))
+            }
     for channel in way.imex_channels:
         nodes = _existing(root, (f"{_IMEX_FOLDER}/channel{channel}",))
         if nodes:
-            found.setdefault(_IMEX, {})[str(channel)] = spec.ContainerEdits(device_nodes=nodes)
+            found.setdefault(_IMEX, {})[str(channel)] = spec.ContainerEdits(
+                device_nodes=tuple(nodes)
+            )
     return found
 
 
@@ -264,59 +278,3 @@ def _listed(root: host.Root, folder: str) -> list[str]:
         return list(root.list(folder))
     except GpudeckError:
         return []
-
-
-def render(
-    kind: str, devices: Mapping[str, spec.ContainerEdits], shared: contract.Edits | None = None
-) -> bytes:
-    """One CDI file; equal input gives equal bytes."""
-    common = edits(shared) if shared is not None else None
-    all_edits = [*devices.values(), *([common] if common is not None else [])]
-    has_groups = any(each.additional_gids for each in all_edits)
-    rendered = spec.Spec(
-        # The lowest version that knows what is used, since a runtime refuses later ones.
-        cdi_version="0.7.0" if has_groups else "0.5.0",
-        kind=f"{plugins.VENDOR}/{kind}",
-        devices=[spec.Device(name=name, container_edits=each) for name, each in devices.items()],
-        container_edits=common if common != spec.ContainerEdits() else None,
-    )
-    return msgspec.json.encode(rendered)
-
-
-def edits(found: contract.Edits) -> spec.ContainerEdits:
-    """The maker's words in those of the runtime."""
-    return spec.ContainerEdits(
-        env=list(found.env) or None,
-        device_nodes=[
-            spec.DeviceNode(
-                path=each.path,
-                host_path=each.host_path,
-                type=each.type,
-                major=each.major,
-                minor=each.minor,
-                permissions=each.permissions,
-            )
-            for each in found.device_nodes
-        ]
-        or None,
-        mounts=[
-            spec.Mount(
-                host_path=each.host_path,
-                container_path=each.container_path,
-                options=list(each.options) or None,
-            )
-            for each in found.mounts
-        ]
-        or None,
-        hooks=[
-            spec.Hook(
-                hook_name=each.name,
-                path=each.path,
-                args=list(each.args) or None,
-                env=list(each.env) or None,
-            )
-            for each in found.hooks
-        ]
-        or None,
-        additional_gids=list(found.additional_gids) or None,
-    )

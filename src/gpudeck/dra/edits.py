@@ -13,8 +13,6 @@ from gpudeck.cdi import rendering, spec
 from gpudeck.dra.allocations import Reference
 from gpudeck.errors import GpudeckError, TerminalError, UnavailableError
 
-_NO_EDITS = spec.ContainerEdits()
-
 
 def refused(error: adapter_pb2.Error) -> GpudeckError:
     """The adapter's refusal as an error of ours."""
@@ -32,46 +30,40 @@ def spec_of(
         raise refused(answer.error)
     answered = answer.devices if answer is not None else ()
     prepared = {each.name: _edits(each.edits) for each in answered}
-    # Runtimes refuse a whole spec for one device without edits.
     wanted = dict.fromkeys(devices)
-    missing = [name for name in wanted if prepared.get(name, _NO_EDITS) == _NO_EDITS]
+    missing = [name for name in wanted if prepared.get(name, spec.NOTHING) == spec.NOTHING]
     if answer is None or missing:
         raise UnavailableError(
             f"claim {claim}: the adapter's answer lacks {', '.join(missing) or 'the claim'}",
             reason="AdapterAnswerIncomplete",
         )
-    shared = _edits(answer.shared)
     return rendering.render(
-        claim.uid,
-        {name: prepared[name] for name in wanted},
-        shared if shared != _NO_EDITS else None,
+        claim.uid, {name: prepared[name] for name in wanted}, _edits(answer.shared)
     )
 
 
 def _edits(found: adapter_pb2.ContainerEdits) -> spec.ContainerEdits:
     return spec.ContainerEdits(
-        env=list(found.env) or None,
-        device_nodes=[_device_node(each) for each in found.device_nodes] or None,
-        mounts=[
+        env=tuple(found.env),
+        device_nodes=tuple(_device_node(each) for each in found.device_nodes),
+        mounts=tuple(
             spec.Mount(
                 host_path=each.host_path,
                 container_path=each.container_path,
-                options=list(each.options) or None,
+                options=tuple(each.options),
             )
             for each in found.mounts
-        ]
-        or None,
-        hooks=[
+        ),
+        hooks=tuple(
             spec.Hook(
                 hook_name=each.hook_name,
                 path=each.path,
-                args=list(each.args) or None,
-                env=list(each.env) or None,
+                args=tuple(each.args),
+                env=tuple(each.env),
             )
             for each in found.hooks
-        ]
-        or None,
-        additional_gids=list(found.additional_gids) or None,
+        ),
+        additional_gids=tuple(found.additional_gids),
     )
 
 

@@ -66,7 +66,7 @@ class Exposure:
             request: spec.Mount(
                 host_path=str(self._file(claim.uid, request)),
                 container_path=metadata.path_in_container(claim, request, told.pod_claim_name),
-                options=list(_OPTIONS),
+                options=_OPTIONS,
             )
             for request in contents
         }

@@ -23,6 +23,8 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from gpudeck.cdi import spec
+
 
 class Value(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The root of the contract's values."""
@@ -207,38 +209,6 @@ class DriverState(Value, frozen=True):
     """Version of the compute API, `13.0`."""
 
 
-class DeviceNode(Value, frozen=True):
-    path: str
-    host_path: str
-    major: int
-    minor: int
-    permissions: str = "rw"
-    type: str = "c"
-
-
-class Mount(Value, frozen=True):
-    host_path: str
-    container_path: str
-    options: tuple[str, ...]
-
-
-class Hook(Value, frozen=True):
-    name: str
-    path: str
-    args: tuple[str, ...]
-    env: tuple[str, ...] = ()
-
-
-class Edits(Value, frozen=True):
-    """What a container needs; host paths as the container runtime sees them."""
-
-    env: tuple[str, ...] = ()
-    device_nodes: tuple[DeviceNode, ...] = ()
-    mounts: tuple[Mount, ...] = ()
-    hooks: tuple[Hook, ...] = ()
-    additional_gids: tuple[int, ...] = ()
-
-
 class SharingStrategy(enum.StrEnum):
     TIME_SLICING = "TimeSlicing"
     MPS = "MPS"
@@ -280,7 +250,7 @@ class Use(Value, frozen=True):
 class UseEdits(Value, frozen=True):
     """What one use needs of a container, and what the maker can promise about it."""
 
-    edits: Edits
+    edits: spec.ContainerEdits
     limits_memory: bool = False
     """The driver keeps containers to the share's memory."""
     limits_memory_message: str = ""
@@ -290,7 +260,7 @@ class UseEdits(Value, frozen=True):
 class Injection(Value, frozen=True):
     """Edits for a claim: `shared` once, `uses` one for each use in the order asked."""
 
-    shared: Edits
+    shared: spec.ContainerEdits
     uses: tuple[UseEdits, ...]
 
 

@@ -116,7 +116,7 @@ def test_a_share_is_the_card_and_a_limit_of_its_own_amount(
     name = programs.installed_name("gpudeck-memory-limits", program)
     assert (given.limits_memory, given.limits_memory_message) == (True, sharing.KEPT)
     assert "/dev/nvidia0" in [node.path for node in given.edits.device_nodes]
-    assert (hook.name, hook.path) == ("createRuntime", f"{HOOK.rpartition('/')[0]}/{name}")
+    assert (hook.hook_name, hook.path) == ("createRuntime", f"{HOOK.rpartition('/')[0]}/{name}")
     assert hook.args[0] == "gpudeck-memory-limits"
     assert hook.args[1] == "--library"
     assert hook.args[2].startswith("/mnt/host/")
@@ -138,7 +138,7 @@ def test_a_share_without_a_limit_is_kept_out_of_its_pod_s(
 ) -> None:
     card = Card(bench)
     given = card.give(share)
-    (hook,) = [hook for hook in given.edits.hooks if hook.name == "createRuntime"]
+    (hook,) = [hook for hook in given.edits.hooks if hook.hook_name == "createRuntime"]
     assert (given.limits_memory, given.limits_memory_message) == (False, message)
     assert hook.args[3:] == ("--limit", f"{card.read().uuid}/a=unlimited")
     assert given.edits.device_nodes
@@ -153,7 +153,7 @@ def test_where_the_driver_keeps_no_limits_the_card_is_given_and_the_reason_said(
     given = Card(bench).give(wanted, old)
     assert not given.limits_memory
     assert ("version 1" if enforce else "reported only") in given.limits_memory_message
-    assert not [hook for hook in given.edits.hooks if hook.name == "createRuntime"]
+    assert not [hook for hook in given.edits.hooks if hook.hook_name == "createRuntime"]
     assert given.edits.device_nodes
 
 

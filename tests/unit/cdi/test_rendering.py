@@ -15,14 +15,14 @@ NODE = spec.DeviceNode(
     minor=0,
     permissions="rw",
 )
-EDITS = spec.ContainerEdits(device_nodes=[NODE])
+EDITS = spec.ContainerEdits(device_nodes=(NODE,))
 
 
 def test_a_claim_is_one_spec_with_a_device_for_each_card() -> None:
     shared = spec.ContainerEdits(
-        env=["A=b"],
-        mounts=[spec.Mount(host_path="/h", container_path="/c", options=["ro"])],
-        hooks=[spec.Hook(hook_name="createContainer", path="/hook", args=["hook", "x"])],
+        env=("A=b",),
+        mounts=(spec.Mount(host_path="/h", container_path="/c", options=("ro",)),),
+        hooks=(spec.Hook(hook_name="createContainer", path="/hook", args=("hook", "x")),),
     )
     assert json.loads(rendering.render("u1", {"gpu-a": EDITS}, shared)) == {
         "cdiVersion": "0.5.0",
@@ -53,7 +53,7 @@ def test_a_claim_is_one_spec_with_a_device_for_each_card() -> None:
 
 
 def test_extra_groups_ask_for_the_version_that_knows_them() -> None:
-    edits = spec.ContainerEdits(device_nodes=[NODE], additional_gids=[44])
+    edits = spec.ContainerEdits(device_nodes=(NODE,), additional_gids=(44,))
     rendered = json.loads(rendering.render("u1", {"gpu-a": edits}))
     assert rendered["cdiVersion"] == "0.7.0"
     assert rendered["devices"][0]["containerEdits"]["additionalGids"] == [44]

@@ -4,15 +4,15 @@
 import pytest
 from tests.unit.deviceplugin.nodes import card, offer
 
+from gpudeck.cdi import spec
 from gpudeck.deviceplugin import answering, offering
 from gpudeck.deviceplugin.answering import Answer, Mount, Ready, Way
 from gpudeck.errors import InvalidError, UnavailableError
 from gpudeck.pluginconfig.model import IdStrategy, ListStrategy
-from gpudeck.vendors import contract
 
 READY = Ready(named=("GPU-0", "GPU-1"))
-NODE = contract.DeviceNode(path="/dev/nvidia1", host_path="/dev/nvidia1", major=195, minor=1)
-CTL = contract.DeviceNode(path="/dev/nvidiactl", host_path="/dev/nvidiactl", major=195, minor=255)
+NODE = spec.DeviceNode(path="/dev/nvidia1", host_path="/dev/nvidia1", major=195, minor=1)
+CTL = spec.DeviceNode(path="/dev/nvidiactl", host_path="/dev/nvidiactl", major=195, minor=255)
 
 
 def resource(config: str = "") -> offering.Resource:

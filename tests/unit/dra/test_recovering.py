@@ -18,7 +18,7 @@ def as_it_is(device: HeldDevice) -> HeldDevice:
     return device
 
 
-EDITS = spec.ContainerEdits(env=["A=b"])
+EDITS = spec.ContainerEdits(env=("A=b",))
 
 
 def claim(uid: str, device: str, **changes: Any) -> resource.ResourceClaim:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 
 from gpudeck import errors
+from gpudeck.cdi import spec
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
 
@@ -27,7 +28,7 @@ _MAJOR = re.compile(rf"^\s*([0-9]+)\s+{_NAME}\s*$", re.MULTILINE)
 
 def nodes(
     root: host.Root, card: contract.CardReading, partition: contract.Partition
-) -> tuple[contract.DeviceNode, ...]:
+) -> tuple[spec.DeviceNode, ...]:
     """The nodes of a partition's GPU instance and compute instance, in that order.
 
     Raises UnavailableError where the driver does not show the partition (now).
@@ -54,7 +55,7 @@ def traces(root: host.Root) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _node(root: host.Root, card: contract.CardReading, access: str) -> contract.DeviceNode:
+def _node(root: host.Root, card: contract.CardReading, access: str) -> spec.DeviceNode:
     minor = _number(_MINOR, root.attribute(access))
     major = _number(_MAJOR, root.attribute(_DEVICES))
     if minor is None or major is None:
@@ -64,8 +65,13 @@ def _node(root: host.Root, card: contract.CardReading, access: str) -> contract.
             reason="PartitionNotVisible",
         )
     path = f"/dev/{_NAME}/nvidia-cap{minor}"
-    return contract.DeviceNode(
-        path=path, host_path=root.on_node(root.resolve(path)), major=major, minor=minor
+    return spec.DeviceNode(
+        path=path,
+        host_path=root.on_node(root.resolve(path)),
+        type="c",
+        major=major,
+        minor=minor,
+        permissions="rw",
     )
 
 

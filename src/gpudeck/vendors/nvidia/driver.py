@@ -15,6 +15,7 @@ import threading
 from collections.abc import Sequence
 
 from gpudeck import errors, logs
+from gpudeck.cdi import spec
 from gpudeck.host import pci
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
@@ -43,7 +44,7 @@ class NvidiaVendor:
     def __init__(self, settings: contract.VendorSettings) -> None:
         self._root = host.Root(settings.host_root, on_node=settings.host_root_on_node)
         self._lock = threading.Lock()
-        self._kept: tuple[object, contract.Edits] | None = None
+        self._kept: tuple[object, spec.ContainerEdits] | None = None
         self._failures: frozenset[pci.Failure] = frozenset()
 
     def sites(self) -> Sequence[contract.Site]:
@@ -100,7 +101,7 @@ class NvidiaVendor:
         """`Vendor.reset`."""
         await resetting.reset(self._root, addresses)
 
-    def _shared(self, look: host.Root, version: str, hook_path: str) -> contract.Edits:
+    def _shared(self, look: host.Root, version: str, hook_path: str) -> spec.ContainerEdits:
         """What all cards need. Resolving some fifty paths takes milliseconds, so it is kept until
         any of them may have changed."""
         nodes = tuple(look.device_number(path) for path in (*_NEEDED_NODES, *_OTHER_NODES))
@@ -113,7 +114,7 @@ class NvidiaVendor:
 
     def _make_shared(
         self, found: files.DriverFiles, version: str, hook_path: str
-    ) -> contract.Edits:
+    ) -> spec.ContainerEdits:
         nodes = [self._node(self._root, path) for path in _NEEDED_NODES]
         nodes += [
             self._node(self._root, path) for path in _OTHER_NODES if self._root.device_number(path)
@@ -121,13 +122,13 @@ class NvidiaVendor:
         paths = (*found.libraries, *found.programs, *found.others)
         mounts = [self._mount(path, path, _FILE_OPTIONS) for path in paths]
         mounts += [self._mount(path, path, _SOCKET_OPTIONS) for path in found.sockets]
-        hooks: list[contract.Hook] = []
+        hooks: list[spec.Hook] = []
         if hook_path:
             hooks = self._hooks(found, version, hook_path)
         else:
             links = [link for link, _ in found.links if self._root.exists(link)]
             mounts += [self._mount(link, link, _FILE_OPTIONS) for link in links]
-        return contract.Edits(
+        return spec.ContainerEdits(
             env=("NVIDIA_VISIBLE_DEVICES=void",),
             device_nodes=tuple(nodes),
             mounts=tuple(sorted(mounts, key=lambda mount: mount.container_path)),
@@ -138,7 +139,7 @@ class NvidiaVendor:
         of_card = self._use(look, use, hook_path)
         return sharing.edits(look, use, of_card, hook_path=hook_path)
 
-    def _use(self, look: host.Root, use: contract.Use, hook_path: str) -> contract.Edits:
+    def _use(self, look: host.Root, use: contract.Use, hook_path: str) -> spec.ContainerEdits:
         card = use.card
         if card.minor is None:
             raise errors.UnavailableError(
@@ -149,9 +150,13 @@ class NvidiaVendor:
             return self._card(look, card, hook_path)
         # Without the card's nodes for graphics: they lead past the partition.
         gates = capabilities.nodes(look, card, use.partition)
-        return contract.Edits(device_nodes=(self._node(look, f"/dev/nvidia{card.minor}"), *gates))
+        return spec.ContainerEdits(
+            device_nodes=(self._node(look, f"/dev/nvidia{card.minor}"), *gates)
+        )
 
-    def _card(self, look: host.Root, card: contract.CardReading, hook_path: str) -> contract.Edits:
+    def _card(
+        self, look: host.Root, card: contract.CardReading, hook_path: str
+    ) -> spec.ContainerEdits:
         nodes = [f"/dev/nvidia{card.minor}"]
         links = []
         for kind in ("card", "render"):
@@ -161,31 +166,33 @@ class NvidiaVendor:
             if target is not None and look.device_number(node):
                 nodes.append(node)
                 links.append((by_path, target))
-        return contract.Edits(
+        return spec.ContainerEdits(
             device_nodes=tuple(self._node(look, path) for path in nodes),
             hooks=tuple(_links_hook(hook_path, links) if hook_path else ()),
             additional_gids=self._groups(look, nodes),
         )
 
-    def _node(self, look: host.Root, path: str) -> contract.DeviceNode:
+    def _node(self, look: host.Root, path: str) -> spec.DeviceNode:
         number = look.device_number(path)
         if number is None:
             raise errors.UnavailableError(
                 f"{path} is not a device node on the node; is the driver's module loaded?",
                 reason="DeviceNodeMissing",
             )
-        return contract.DeviceNode(
+        return spec.DeviceNode(
             path=path,
             host_path=look.on_node(look.resolve(path)),
+            type="c",
             major=number[0],
             minor=number[1],
+            permissions="rw",
         )
 
-    def _mount(self, host_path: str, path: str, options: tuple[str, ...]) -> contract.Mount:
+    def _mount(self, host_path: str, path: str, options: tuple[str, ...]) -> spec.Mount:
         source = self._root.on_node(self._root.resolve(host_path))
-        return contract.Mount(host_path=source, container_path=path, options=options)
+        return spec.Mount(host_path=source, container_path=path, options=options)
 
-    def _hooks(self, found: files.DriverFiles, version: str, hook_path: str) -> list[contract.Hook]:
+    def _hooks(self, found: files.DriverFiles, version: str, hook_path: str) -> list[spec.Hook]:
         # The order is the toolkit's: compatibility libraries of the image go into the cache.
         compat = [_HOOK_PROGRAM, "enable-cuda-compat", f"--host-driver-version={version}"]
         hooks = [
@@ -209,7 +216,7 @@ class NvidiaVendor:
         except OSError:
             return False
 
-    def _cache_hook(self, hook_path: str, found: files.DriverFiles) -> contract.Hook:
+    def _cache_hook(self, hook_path: str, found: files.DriverFiles) -> spec.Hook:
         args = [_HOOK_PROGRAM, "update-ldcache"]
         for path in _LDCONFIG:
             if self._root.exists(path):
@@ -235,7 +242,7 @@ def _joined(device: int | None, vendor: int | None) -> int | None:
     return device << 16 | vendor if device is not None and vendor is not None else None
 
 
-def _links_hook(hook_path: str, links: Sequence[tuple[str, str]]) -> list[contract.Hook]:
+def _links_hook(hook_path: str, links: Sequence[tuple[str, str]]) -> list[spec.Hook]:
     if not links:
         return []
     args = [_HOOK_PROGRAM, "create-symlinks"]
@@ -244,5 +251,5 @@ def _links_hook(hook_path: str, links: Sequence[tuple[str, str]]) -> list[contra
     return [_hook(hook_path, args)]
 
 
-def _hook(hook_path: str, args: Sequence[str]) -> contract.Hook:
-    return contract.Hook(name="createContainer", path=hook_path, args=tuple(args))
+def _hook(hook_path: str, args: Sequence[str]) -> spec.Hook:
+    return spec.Hook(hook_name="createContainer", path=hook_path, args=tuple(args))

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from gpudeck import errors
+from gpudeck.cdi import spec
 from gpudeck.host import programs
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
@@ -26,7 +27,7 @@ _STAGE = "createRuntime"
 
 
 def edits(
-    root: host.Root, use: contract.Use, of_card: contract.Edits, *, hook_path: str
+    root: host.Root, use: contract.Use, of_card: spec.ContainerEdits, *, hook_path: str
 ) -> contract.UseEdits:
     """Edits of a share: those of the card, and the hook that limits memory where it can be.
 
@@ -56,9 +57,7 @@ def edits(
     )
 
 
-def _hook(
-    root: host.Root, hook_path: str, uuid: str, share: contract.Share
-) -> contract.Hook | None:
+def _hook(root: host.Root, hook_path: str, uuid: str, share: contract.Share) -> spec.Hook | None:
     """The hook that adds the share to the limits of the container and its pod.
 
     None where the image lacks the program or nothing was installed on the node.
@@ -72,8 +71,8 @@ def _hook(
         return None
     installed = programs.installed_name(PROGRAM.name, content)
     amount = share.memory_bytes if share.enforce_memory else None
-    return contract.Hook(
-        name=_STAGE,
+    return spec.Hook(
+        hook_name=_STAGE,
         path=str(PurePosixPath(hook_path).with_name(installed)),
         args=(
             PROGRAM.name,

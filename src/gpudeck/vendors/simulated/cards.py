@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpudeck import errors
+from gpudeck.cdi import spec
 from gpudeck.vendors import contract
 from gpudeck.vendors.simulated import machine, partitioning
 
@@ -49,11 +50,11 @@ class SimulatedVendor:
             if is_whole and use.card.mode is contract.PartitioningMode.ENABLED:
                 text = f"{use.card.address} is partitioned and cannot be used whole."
                 raise errors.UnsupportedError(text, reason="CardPartitioned")
-        hooks: tuple[contract.Hook, ...] = ()
+        hooks: tuple[spec.Hook, ...] = ()
         if hook_path:
-            hooks = (contract.Hook(name="createContainer", path=hook_path, args=("hook",)),)
+            hooks = (spec.Hook(hook_name="createContainer", path=hook_path, args=("hook",)),)
         return contract.Injection(
-            shared=contract.Edits(env=(f"SIMULATED_DRIVER={driver_version}",), hooks=hooks),
+            shared=spec.ContainerEdits(env=(f"SIMULATED_DRIVER={driver_version}",), hooks=hooks),
             uses=tuple(contract.UseEdits(edits=_edits(use)) for use in uses),
         )
 
@@ -142,14 +143,16 @@ class SimulatedLibrary:
         raise errors.NotFoundError(f"{address} is not in the driver.", reason="CardNotInDriver")
 
 
-def _edits(use: contract.Use) -> contract.Edits:
+def _edits(use: contract.Use) -> spec.ContainerEdits:
     number = use.card.minor or 0
     nodes = [_node(f"/dev/simulated{number}", number)]
     if use.partition is not None:
         part = f"/dev/simulated{number}p{use.partition.start}"
         nodes.append(_node(part, 100 + 10 * number + use.partition.start))
-    return contract.Edits(device_nodes=tuple(nodes))
+    return spec.ContainerEdits(device_nodes=tuple(nodes))
 
 
-def _node(path: str, minor: int) -> contract.DeviceNode:
-    return contract.DeviceNode(path=path, host_path=path, major=_MAJOR, minor=minor)
+def _node(path: str, minor: int) -> spec.DeviceNode:
+    return spec.DeviceNode(
+        path=path, host_path=path, type="c", major=_MAJOR, minor=minor, permissions="rw"
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpudeck.cdi import spec
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
 from gpudeck.vendors.nvidia.mps import places
@@ -48,10 +49,8 @@ def edits(root: host.Root, use: contract.Use, given: contract.UseEdits) -> contr
         return given
     card = places.Card(root, use.card.address)
     mounts = (
-        contract.Mount(
-            host_path=root.on_node(card.pipe), container_path=_PIPE, options=_PIPE_OPTIONS
-        ),
-        contract.Mount(
+        spec.Mount(host_path=root.on_node(card.pipe), container_path=_PIPE, options=_PIPE_OPTIONS),
+        spec.Mount(
             host_path=root.on_node(card.shm), container_path="/dev/shm", options=_PIPE_OPTIONS
         ),
     )
