@@ -34,7 +34,7 @@ from gpudeck.deviceplugin import (
 from gpudeck.deviceplugin.settings import Settings
 from gpudeck.host import certificates, files, locks
 from gpudeck.host import root as host
-from gpudeck.kube import recording, reviewing
+from gpudeck.kube import recording
 from gpudeck.kube import serving as pages
 from gpudeck.kube.client import Client
 from gpudeck.kubelet import checkpoints, holding
@@ -149,11 +149,9 @@ class Process:
             group.create_task(self._reporter.run(), name="condition")
             if self._recorder is not None:
                 group.create_task(self._recorder.run(), name="events")
-            group.create_task(pages.health(self._settings.health_port, self._hanging))
             if self._publisher is not None:
                 group.create_task(self._publisher.run(), name="cards' status")
-            if self._api is not None:
-                group.create_task(self._metrics(self._api), name="metrics")
+            group.create_task(self._pages(), name="serving")
 
     async def _leave(self) -> None:
         """Take all back if the node's mode is over; within the time that a pod has to end."""
@@ -182,11 +180,12 @@ class Process:
         if self._publisher is not None:
             self._publisher.handed_out()
 
-    async def _metrics(self, api: Client) -> None:
-        await pages.metrics(
-            self._settings.metrics_port,
-            metrics.text,
-            guard=reviewing.Guard(api, "/metrics"),
+    async def _pages(self) -> None:
+        await pages.serve(
+            self._settings,
+            self._api,
+            hanging=self._hanging,
+            text=metrics.text,
             certificate=certificates.self_signed,
         )
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """/healthz of a process over plain HTTP, and /metrics over TLS for who may read it.
 
-Called by the main module of each process that speaks to the API server. Two pages need
+Called by the main module of each process that goes on. Two pages need
 no framework: one request a connection, read and answered here, spares each process of a
 node the 2.5 MiB of aiohttp.web. `/healthz` is for the kubelet's probes, which present no
 token; `/metrics` asks `reviewing` about each reader's. The certificate is renewed in the
@@ -62,20 +62,24 @@ Text = Callable[[], Awaitable[bytes]]
 
 async def serve(
     settings: KubeSettings,
-    api: client.Client,
+    api: client.Client | None,
     *,
     hanging: Callable[[], str] = lambda: "",
     text: Text,
     certificate: Text,
 ) -> None:
-    """Serve both for ever, on the ports that the settings say. As `health` and `metrics`."""
-    guard = reviewing.Guard(api, "/metrics")
+    """Serve both for ever, on the ports that the settings say. As `health` and `metrics`.
+
+    Without an API server nobody can say who may read metrics, so there are none.
+    """
     async with asyncio.TaskGroup() as group:
         group.create_task(health(settings.health_port, hanging), name="health")
-        group.create_task(
-            metrics(settings.metrics_port, text, guard=guard, certificate=certificate),
-            name="metrics",
-        )
+        if api is not None:
+            guard = reviewing.Guard(api, "/metrics")
+            group.create_task(
+                metrics(settings.metrics_port, text, guard=guard, certificate=certificate),
+                name="metrics",
+            )
 
 
 async def health(port: int, healthy: Callable[[], str]) -> None:

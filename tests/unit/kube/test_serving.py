@@ -15,7 +15,8 @@ from tests.support import reviews
 
 from gpudeck import errors
 from gpudeck.controller import selfsigned
-from gpudeck.kube import client, reviewing, serving
+from gpudeck.kube import client, serving
+from gpudeck.settings import KubeSettings
 
 
 class World:
@@ -83,23 +84,29 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
         async def text() -> bytes:
             return b"gpudeck_up 1\n"
 
-        tasks = [
-            asyncio.create_task(serving.health(world.health_port, lambda: world.wrong)),
-            asyncio.create_task(
-                serving.metrics(
-                    world.port,
-                    text,
-                    guard=reviewing.Guard(api, "/metrics"),
-                    certificate=world.certificate,
-                )
-            ),
-        ]
-        await opened(world.health_port)
-        await opened(world.port)
-        yield world
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        async with serving_at(world, api, text):
+            await opened(world.health_port)
+            await opened(world.port)
+            yield world
+
+
+@contextlib.asynccontextmanager
+async def serving_at(
+    world: World, api: client.Client | None, text: serving.Text
+) -> AsyncIterator[None]:
+    """Both pages, inside the block."""
+    task = asyncio.create_task(
+        serving.serve(
+            KubeSettings(health_port=world.health_port, metrics_port=world.port),
+            api,
+            hanging=lambda: world.wrong,
+            text=text,
+            certificate=world.certificate,
+        )
+    )
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_probes_need_no_token_and_see_nothing_but_health(world: World) -> None:
@@ -202,6 +209,20 @@ async def test_a_client_that_says_nothing_is_let_go(
     monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.05)
     async with world.raw() as (reader, _), asyncio.timeout(10):
         assert await reader.read() == b""
+
+
+async def test_without_an_api_server_probes_are_answered_and_nobody_reads_metrics() -> None:
+    async def text() -> bytes:
+        return b"gpudeck_up 1\n"
+
+    async with reviews.Reviewer() as server:
+        world = World(server)
+        async with serving_at(world, None, text):
+            await opened(world.health_port)
+            assert await world.say(b"GET /healthz HTTP/1.1\r\n\r\n") == b"HTTP/1.1 200 OK\r\n"
+            with pytest.raises(OSError, match=str(world.port)):
+                await world.get("/metrics", "reader")
+            assert world.certificates == 0
 
 
 async def test_a_port_that_is_taken_is_named(world: World) -> None:
