@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.chart import rendering
-from tests.scenario.controller.test_controller import controller
+from tests.scenario.controller.replicas import controller
 from tests.support.apiserver import ApiServer
 
 from gpudeck.api import labels
