@@ -114,15 +114,13 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         self._heartbeat_seconds = heartbeat_seconds
         self._preparing = preparing.Preparing(vendor, self._inventory, act)
 
-    async def Identify(  # noqa: N802 - methods are named by the protocol.
-        self, request: pb.IdentifyRequest, context: Context
-    ) -> pb.IdentifyResponse:
+    async def Identify(self, request: pb.IdentifyRequest, context: Context) -> pb.IdentifyResponse:
         return pb.IdentifyResponse(
             vendor=self._vendor.name,
             heartbeat_seconds=max(1, round(self._heartbeat_seconds)),
         )
 
-    async def WatchCards(  # noqa: N802
+    async def WatchCards(
         self, request: pb.WatchCardsRequest, context: Context
     ) -> AsyncIterator[pb.WatchCardsResponse]:
         sent = 0
@@ -139,14 +137,12 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
                 sent = self.feed.revision
                 yield wire.snapshot(inventory, sent)
 
-    async def Prepare(  # noqa: N802
-        self, request: pb.PrepareRequest, context: Context
-    ) -> pb.PrepareResponse:
+    async def Prepare(self, request: pb.PrepareRequest, context: Context) -> pb.PrepareResponse:
         await self._need_inventory(context)
         with metrics.call_seconds.labels("prepare").time():
             return await self._preparing.prepare(request)
 
-    async def Unprepare(  # noqa: N802
+    async def Unprepare(
         self, request: pb.UnprepareRequest, context: Context
     ) -> pb.UnprepareResponse:
         devices = [device for each in request.claims for device in each.devices]
@@ -155,21 +151,17 @@ class Adapter(adapter_pb2_grpc.AdapterServicer):
         with metrics.call_seconds.labels("unprepare").time():
             return await self._preparing.unprepare(request)
 
-    async def SetPartitioning(  # noqa: N802
+    async def SetPartitioning(
         self, request: pb.SetPartitioningRequest, context: Context
     ) -> pb.SetPartitioningResponse:
         await self._need_inventory(context)
         with metrics.call_seconds.labels("set_partitioning").time():
             return await self._preparing.set_partitioning(request)
 
-    async def Metrics(  # noqa: N802
-        self, request: pb.MetricsRequest, context: Context
-    ) -> pb.MetricsResponse:
+    async def Metrics(self, request: pb.MetricsRequest, context: Context) -> pb.MetricsResponse:
         return pb.MetricsResponse(text=metrics.render())
 
-    async def Holding(  # noqa: N802
-        self, request: pb.HoldingRequest, context: Context
-    ) -> pb.HoldingResponse:
+    async def Holding(self, request: pb.HoldingRequest, context: Context) -> pb.HoldingResponse:
         try:
             return pb.HoldingResponse(cdi_devices=await self._holding(request.kind))
         except errors.UnavailableError as error:
@@ -191,7 +183,7 @@ async def serving(adapter: Adapter, socket: Path) -> AsyncIterator[None]:
     Raises UnavailableError where the socket cannot be made.
     """
     server = aio.server(options=[("grpc.so_reuseport", 0)])
-    adapter_pb2_grpc.add_AdapterServicer_to_server(adapter, server)  # type: ignore[no-untyped-call]
+    adapter_pb2_grpc.add_AdapterServicer_to_server(adapter, server)
     with contextlib.suppress(FileNotFoundError):
         socket.unlink()  # What a killed adapter left; nobody answers on it.
     before = os.umask(0o177)

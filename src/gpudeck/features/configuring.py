@@ -76,7 +76,7 @@ def document(text: str) -> Any:
         pass  # What is no JSON is perhaps YAML, or is refused as what it is.
     import yaml  # noqa: PLC0415 (two megabytes, for those who write such files by hand)
 
-    from gpudeck.api import documents  # noqa: PLC0415
+    from gpudeck.api import documents  # noqa: PLC0415 (it loads yaml)
 
     try:
         return documents.load(text)

@@ -61,7 +61,7 @@ async def _outside(
     if not needs_api and not settings.metrics_port and not settings.health_port:
         yield sink, _nothing, _nothing
         return
-    from gpudeck.gfd import serving  # noqa: PLC0415
+    from gpudeck.gfd import serving  # noqa: PLC0415 - as just said.
 
     async with serving.connected(settings) as connected:
         if chosen.use_node_feature_api:

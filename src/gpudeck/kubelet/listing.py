@@ -31,7 +31,7 @@ class Pod(msgspec.Struct, frozen=True, order=True):
 async def pods(socket: Path) -> tuple[Pod, ...]:
     """List them by name. Raises UnavailableError when the kubelet does not answer."""
     # gRPC is a third of a process that has nothing to ask yet, and perhaps never has.
-    from gpudeck.kubelet import podresources  # noqa: PLC0415
+    from gpudeck.kubelet import podresources  # noqa: PLC0415 - as just said.
 
     answer = await podresources.listed(socket, what="what pods there are")
     return tuple(sorted(map(_pod, answer.pod_resources), key=lambda pod: (pod.namespace, pod.name)))

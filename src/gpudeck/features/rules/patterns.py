@@ -15,6 +15,8 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+
+# The parser of `re` has no public name, and none at all among the types.
 from re import _constants as words  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any

@@ -60,7 +60,7 @@ def _files(root: Root, folder: str, *, depth: int) -> Iterator[str]:
 def _rules(root: Root, path: str) -> list[Named]:
     import yaml  # noqa: PLC0415 (two megabytes, for the few nodes that have such files)
 
-    from gpudeck.api import documents  # noqa: PLC0415
+    from gpudeck.api import documents  # noqa: PLC0415 (it loads yaml)
 
     content = root.read_bytes(path, limit=LIMIT_BYTES + 1)
     if len(content) > LIMIT_BYTES:

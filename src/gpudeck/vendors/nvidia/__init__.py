@@ -33,6 +33,6 @@ def vendor(settings: contract.VendorSettings) -> contract.Vendor:
 
 def library(settings: contract.VendorSettings, progress: contract.Progress) -> contract.Library:
     """Make the library side."""
-    from gpudeck.vendors.nvidia import session  # noqa: PLC0415
+    from gpudeck.vendors.nvidia import session  # noqa: PLC0415 - as above.
 
     return session.NvmlLibrary(settings, progress)

@@ -8,6 +8,7 @@ nothing, one that fails is a fault of its own, and only a lost card ends the rea
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ def check(nvml: Nvml, handle: Any, reading: contract.CardReading) -> contract.Ca
     faults: list[Fault] = []
     fields = _guard(faults, reading, lambda: _fields(nvml, handle)) or {}
     for look in (_memory_errors, _remapped_rows, _retired_pages, _throttling):
-        found = _guard(faults, reading, lambda look=look: look(nvml, handle))  # type: ignore[misc]
+        found = _guard(faults, reading, functools.partial(look, nvml, handle))
         faults += [each for each in found or () if each not in faults]
     overheated = _guard(faults, reading, lambda: _overheated(nvml, handle, fields))
     faults += overheated or ()

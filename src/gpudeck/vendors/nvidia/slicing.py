@@ -49,9 +49,9 @@ def set_time_slice(nvml: Nvml, root: host.Root, uuid: str, interval: contract.Ti
     UnavailableError where the program does not end.
     """
     # Loading asyncio costs each library process 3 MB, and few nodes ever set a time slice.
-    import asyncio  # noqa: PLC0415
+    import asyncio  # noqa: PLC0415 - as just said.
 
-    from gpudeck.host import processes  # noqa: PLC0415
+    from gpudeck.host import processes  # noqa: PLC0415 - it loads asyncio.
 
     library, program = paths.find_library(root), paths.find_program(root, _PROGRAM)
     if library is None or program is None:
