@@ -5,6 +5,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+OWN_LAB := $(patsubst %,tests/lab/test_%.py,\
+	device_plugin host_root lifecycle mig_manager mixed_cluster modes plugin_restarts)
+# Two at a time: half of what a test in a cluster takes is waiting.
+TWO := $(MAKE) --jobs 2 --output-sync
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	--universal --python-version 3.11 pyproject.toml
 
@@ -31,13 +35,25 @@ fix: setup ## Mend what can be mended by itself
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
 fast: setup ## Unit, scenario, contract and architecture tests: no cluster
-	$(BIN)/pytest -q
+	$(TWO) fast-units fast-stories
+
+fast-units: setup
+	$(BIN)/pytest -q tests/unit tests/architecture
+
+fast-stories: setup
+	$(BIN)/pytest -q tests/native tests/contract tests/scenario tests/chart
 
 programs: setup ## Build Kubernetes and what else the lab runs (once)
 	$(BIN)/python -m gpudeck.lab.toolchain
 
 lab-test: setup ## The end-to-end tests in the lab
-	$(BIN)/pytest -q tests/lab --timeout 900
+	$(TWO) lab-test-shared lab-test-own
+
+lab-test-own: setup
+	$(BIN)/pytest -q --timeout 900 $(OWN_LAB)
+
+lab-test-shared: setup
+	$(BIN)/pytest -q --timeout 900 tests/lab $(addprefix --ignore=,$(OWN_LAB))
 
 qemu-packages: setup
 	$(BIN)/python -m tests.qemu.packages
@@ -45,7 +61,8 @@ qemu-packages: setup
 qemu-test: qemu-packages ## Memory limits of shares on a kernel with cgroup version 2 (as root: apt)
 	$(BIN)/pytest -q tests/qemu
 
-test: check programs fast qemu-test lab-test ## Everything that guards the project, each once
+test: setup programs ## Everything that guards the project, each once
+	$(TWO) check fast-units fast-stories qemu-test lab-test-shared lab-test-own
 
 test-skew: setup ## Tests of the API against the oldest Kubernetes, 1.34 (builds its API server once)
 	programs=$$(nice $(BIN)/python -m gpudeck.lab.toolchain oldest) && \
@@ -76,4 +93,4 @@ lock: setup ## Pin the newest versions of the dependencies, by hash
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) -o requirements/product.lock
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) --all-extras -o requirements/dev.lock
 
-.PHONY: help setup check fix fast programs lab-test qemu-packages qemu-test test test-skew soak lab demo golden bench lock
+.PHONY: help setup check fix fast fast-units fast-stories programs lab-test lab-test-own lab-test-shared qemu-packages qemu-test test test-skew soak lab demo golden bench lock

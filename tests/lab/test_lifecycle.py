@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from gpudeck.lab import network, state
+
 LAB = [sys.executable, "-c", "from gpudeck.cli.lab import lab; lab()"]
 MACHINE = ["--machine", "t4-x4"]
 
@@ -76,9 +78,12 @@ def leftovers(name: str) -> list[str]:
     return found
 
 
-def interfaces() -> set[str]:
-    """The machine's interfaces into labs."""
-    return {path.name for path in Path("/sys/class/net").glob("gpudeck-*")}
+def interfaces(home: Home, *names: str) -> list[str]:
+    """The machine's interfaces into labs of a test's; other labs come and go meanwhile."""
+    labs = [state.folder(name, home.path / "labs") for name in names]
+    own = {network.hardware_address(each.digest) for each in labs}
+    found = Path("/sys/class/net").glob("gpudeck-*")
+    return [path.name for path in found if _read(path / "address").strip() in own]
 
 
 def mounts_in(home: Home) -> list[str]:
@@ -90,17 +95,16 @@ def mounts_in(home: Home) -> list[str]:
 def _read(path: Path) -> str:
     try:
         return path.read_text()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # It is gone meanwhile.
         return ""
 
 
 def test_two_labs_run_side_by_side_and_leave_nothing(home: Home) -> None:
-    before = interfaces()
     try:
         home.lab("up", *MACHINE, "--name", "one")
         home.lab("up", *MACHINE, "--name", "two")
         assert home.ready("one") == home.ready("two") == {"control-plane", "node-0"}
-        assert len(interfaces() - before) == 2
+        assert len(interfaces(home, "one", "two")) == 2
         home.lab("down", "--name", "one")
         assert home.ready("two") == {"control-plane", "node-0"}
         assert "is up already" in home.lab("up", *MACHINE, "--name", "two")
@@ -108,20 +112,19 @@ def test_two_labs_run_side_by_side_and_leave_nothing(home: Home) -> None:
         home.lab("down", "--name", "one")
         home.lab("down", "--name", "two")
     assert leftovers("one") + leftovers("two") == []
-    assert interfaces() == before
+    assert interfaces(home, "one", "two") == []
     assert mounts_in(home) == []
     assert list((home.path / "labs").iterdir()) == []
 
 
 @pytest.mark.parametrize("step", [4, 5, 6, 7])
 def test_down_clears_what_a_killed_up_left(home: Home, step: int) -> None:
-    before = interfaces()
     try:
         home.kill_at(step, "killed")
     finally:
         home.lab("down", "--name", "killed")
     assert leftovers("killed") == []
-    assert interfaces() == before
+    assert interfaces(home, "killed") == []
     assert mounts_in(home) == []
 
 
