@@ -18,15 +18,14 @@ import json
 import os
 import py_compile
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import gpudeck
-from gpudeck.errors import TerminalError, UnsupportedError
-from gpudeck.lab import oci, places
+from gpudeck.errors import UnsupportedError
+from gpudeck.lab import oci, places, processes
 
 Report = Callable[[str], None]
 
@@ -303,18 +302,6 @@ def _compile(folder: Path, root: Path) -> None:
 
 
 def _run(command: list[str]) -> str:
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "0", "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(
-        command,
-        env=environment,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
+    return processes.build(
+        command, env={"SOURCE_DATE_EPOCH": "0", "DEBIAN_FRONTEND": "noninteractive"}
     )
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
-        raise TerminalError(
-            f"`{command[0]}` ended with code {done.returncode}:\n{tail}", reason="BuildFailed"
-        )
-    return done.stdout

@@ -6,7 +6,7 @@ PID. When that process ends, the kernel ends all others and drops every mount an
 interface, so a node cannot outlive it and a reboot is a real one. Daemons enter by
 nsenter and are children of the node's first process, which reaps them. (`ip netns exec`
 would not do: it mounts a new /sys, where the kubelet finds no cgroups.)
-Called by `cluster` and `teardown`; it never decides what runs.
+Called by `cluster`, `teardown` and what builds; it never decides what runs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from gpudeck.lab.state import Process
 
 NAMESPACES = ("--mount", "--uts", "--net", "--ipc", "--pid")
 NODE_PATH = "/opt/lab/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_BUILD_LINES = 20
 # The launching shell joins the cgroups itself, so that a process of the lab is in them
 # before it is one; then it becomes the program.
 _JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
@@ -117,6 +118,27 @@ def run(
         said = (done.stderr or done.stdout).strip()
         raise errors.UnavailableError(
             f"{' '.join(command[:6])}: exit code {done.returncode}: {said}", reason="CommandFailed"
+        )
+    return done.stdout
+
+
+def build(
+    command: Sequence[str], *, folder: Path | None = None, env: Mapping[str, str] | None = None
+) -> str:
+    """Run a program that makes something, however long it takes, and return its output.
+
+    `env` is put over the caller's own environment. TerminalError carries the end of what the
+    program said.
+    """
+    done = subprocess.run(
+        list(command), cwd=folder, env={**os.environ, **(env or {})}, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-_BUILD_LINES:])
+        raise errors.TerminalError(
+            f"{' '.join(command[:3])} …: exit code {done.returncode}:\n{tail}",
+            reason="BuildFailed",
         )
     return done.stdout
 

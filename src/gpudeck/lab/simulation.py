@@ -24,7 +24,7 @@ from typing import Any
 
 import gpudeck
 from gpudeck import errors
-from gpudeck.lab import description, machine, places
+from gpudeck.lab import description, machine, places, processes
 
 SOURCES = Path(gpudeck.__file__).parents[2] / "native"
 """The C sources of an editable install; an installed wheel needs GPUDECK_NATIVE_DIR."""
@@ -88,18 +88,7 @@ def _compiler() -> str:
 def _make(sources: Path, folder: Path) -> None:
     fresh = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
     try:
-        built = subprocess.run(
-            ["make", "--silent", "-C", str(sources), f"OUT={fresh}"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if built.returncode != 0:
-            tail = "\n".join((built.stdout + built.stderr).splitlines()[-20:])
-            raise errors.TerminalError(
-                f"{sources}: make ended with {built.returncode}:\n{tail}",
-                reason="NativeBuildFailed",
-            )
+        processes.build(["make", "--silent", "-C", str(sources), f"OUT={fresh}"])
         fresh.chmod(0o755)
         fresh.rename(folder)
     finally:

@@ -19,8 +19,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gpudeck.errors import NotFoundError, TerminalError
-from gpudeck.lab import places
+from gpudeck.errors import NotFoundError
+from gpudeck.lab import places, processes
 
 Report = Callable[[str], None]
 
@@ -157,13 +157,10 @@ def install_packages(report: Report) -> None:
             reason="PackagesMissing",
         )
     report(f"Installing the Debian packages {' '.join(missing)}")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    _run(["apt-get", "update", "-qq"], Path("/"), environment)
-    _run(
-        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing],
-        Path("/"),
-        environment,
-    )
+    quietly = {"DEBIAN_FRONTEND": "noninteractive"}
+    processes.build(["apt-get", "update", "-qq"], env=quietly)
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends"]
+    processes.build([*install, *missing], env=quietly)
 
 
 def _compiler() -> str:
@@ -203,7 +200,6 @@ def _compile(part: Part, go: str, source: Path, output: Path) -> None:
         command += ["-tags", part.tags]
     command += ["-o", str(output / part.output) if part.output else f"{output}/", *part.targets]
     environment = {
-        **os.environ,
         "CGO_ENABLED": "1" if part.cgo else "0",
         "GOTOOLCHAIN": "local",
         "GOFLAGS": "",
@@ -211,25 +207,7 @@ def _compile(part: Part, go: str, source: Path, output: Path) -> None:
         # go-nvml's deprecation warnings would fill a screen.
         "CGO_CFLAGS": "-O2 -Wno-deprecated-declarations",
     }
-    _run(command, source, environment)
-
-
-def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise TerminalError(
-            f"`{' '.join(command[:3])} …` ended with code {done.returncode}:\n{tail}",
-            reason="BuildFailed",
-        )
+    processes.build(command, folder=source, env=environment)
 
 
 def _gather(built: list[Path], gathering: str) -> Path:

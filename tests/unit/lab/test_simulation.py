@@ -152,7 +152,7 @@ def test_a_failed_build_says_why_and_leaves_nothing(
     monkeypatch.setenv("GPUDECK_NATIVE_DIR", str(place))
     with pytest.raises(errors.TerminalError, match=r"one\.c:1: error") as caught:
         simulation.build_native(tmp_path / "cache")
-    assert caught.value.reason == "NativeBuildFailed"
+    assert caught.value.reason == "BuildFailed"
     assert [path.name for path in (tmp_path / "cache/native").iterdir()] == ["lock"]
 
 
