@@ -22,6 +22,17 @@ def test_the_layers_drawn_are_the_layers_enforced() -> None:
     assert drawn == enforced
 
 
+def test_the_flows_name_modules_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text().partition("## Flows")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z]+(?:/[a-z_]+)+)`", text))
+    source = ROOT / "src" / "gpudeck"
+    known = {path.relative_to(source).with_suffix("").as_posix() for path in source.rglob("*")}
+    # Within a flow the first word of a path may be left out.
+    missing = [each for each in named if not any(f"/{path}".endswith(f"/{each}") for path in known)]
+    assert named
+    assert missing == []
+
+
 def test_every_package_stands_in_a_layer() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     block = re.search(r"```layers\n(.*?)```", text, re.DOTALL)

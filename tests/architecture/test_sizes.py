@@ -13,6 +13,7 @@ SOURCES = sorted(
     for path in (ROOT / "src").rglob("*.py")
     if "/wire/" not in str(path) and "/adapter/v1/" not in str(path)
 )
+OTHERS = sorted(path for each in ("tests", "benchmarks") for path in (ROOT / each).rglob("*.py"))
 LONGEST_MODULE, LONGEST_FUNCTION = 600, 60
 BANNED = {"manager", "helper", "util", "utils", "common", "base", "impl", "handler", "processor"}
 BANNED |= {"service", "info", "data", "misc"}
@@ -26,7 +27,7 @@ def test_a_module_opens_with_its_licence_and_says_what_it_owns(path: Path) -> No
     assert ast.get_docstring(ast.parse(text))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+@pytest.mark.parametrize("path", [*SOURCES, *OTHERS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_and_its_functions_fit_a_reader(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= LONGEST_MODULE
