@@ -25,7 +25,10 @@ from gpudeck.kube.recording import Recorder
 from gpudeck.kube.watching import Change
 
 LOOK_SECONDS = 1.0
-"""How often it is looked which pods are left."""
+"""How often it is looked which pods are left, while there are some."""
+AGAIN_SECONDS = 30.0
+"""The same while all that is left is what a Node does not tell: pods that are passed over may end,
+and others come, also under the name of one that was named without its UID."""
 SHOWN = 3
 """Pods that a sentence names."""
 
@@ -71,7 +74,7 @@ class Draining:
         blocked = await self._evictor.evict(name, choice.evict)
         text = sentence(request, blocked, choice.passed)
         await self._say(name, notes, text, drained="" if choice.are_left else request.id)
-        return LOOK_SECONDS
+        return pause(request, choice)
 
     async def _say(
         self,
@@ -98,6 +101,17 @@ class Draining:
         if news.get(labels.DRAIN_BLOCKED):
             about = ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
             self._recorder.record(about, reason=reason, message=text, warning=True)
+
+
+def pause(request: requests.Request, choice: choosing.Choice) -> float | None:
+    """Return when to look again, in seconds; None if nothing is left to do until the Node changes.
+
+    Whoever asked may be gone for good and its annotation with nobody to remove it.
+    """
+    if choice.are_left:
+        return LOOK_SECONDS
+    may_come = request.all or any(not each.uid for each in request.pods or ())
+    return AGAIN_SECONDS if choice.passed or may_come else None
 
 
 async def pods_of(client: Client, node: str) -> list[Pod]:
