@@ -33,7 +33,7 @@ from gpudeck.controller.admission import webhooks
 from gpudeck.controller.draining import reconciler as drain_reconciler
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
 from gpudeck.controller.gpuclass import shipped, shipping, tally, withholding
-from gpudeck.controller.modes import looking, writing
+from gpudeck.controller.modes import looking, unoffered, writing
 from gpudeck.controller.modes import reconciler as mode_reconciler
 from gpudeck.controller.nodegroups.reconciler import NodeGroups
 from gpudeck.controller.physicalgpu import holdings, occupancy
@@ -130,7 +130,12 @@ class Controller:
         self._modes = mode_reconciler.Modes(
             client,
             self._nodes,
-            looking.Looker(client, settings.namespace or client.namespace, self._claims_on),
+            looking.Looker(
+                client,
+                settings.namespace or client.namespace,
+                self._claims_on,
+                nothing=self._nothing_offered,
+            ),
             writing.Writer(client, self._recorder),
             policy=mode_reconciler.Policy(
                 settings.default_mode, settings.mode_changes, settings.mode_seconds
@@ -222,6 +227,7 @@ class Controller:
         self._pods.subscribe(self._attendance.pod_changed)
         self._gpus.subscribe(self._attendance.card_changed)
         self._gpus.subscribe(self._gpu_changed)
+        self._gpus.subscribe(self._modes.card_changed)
         self._claims.subscribe(self._claim_changed)
         self._classes.subscribe(self._class_changed)
         self._device_classes.subscribe(self._device_class_changed)
@@ -268,6 +274,11 @@ class Controller:
             for card in self._attendance.cards(names.node_label(node))
             for holder in self._held.of(card)
         }
+
+    def _nothing_offered(self, node: str) -> str:
+        """Why none of a node's cards is offered; empty where one is."""
+        held = self._attendance.cards(names.node_label(node))
+        return unoffered.why(self._gpus.objects[card] for card in held)
 
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
         profiles = self._held.profiles

@@ -48,6 +48,8 @@ class Machine:
         self.unready: set[str] = set()
         self.both: list[str] = []
         self.has_cards = True
+        self.devices = 4
+        """How many the node's only ResourceSlice has."""
         self._is_due = False
         server.put(
             NODE,
@@ -121,7 +123,7 @@ class Machine:
         offers_dra = has[DRA] and self.taint != PLUGIN and self.has_cards
         if offers_dra != ("slice-0" in self.server.objects(RESOURCE_SLICE)):
             if offers_dra:
-                self.server.put(RESOURCE_SLICE, resource_slice())
+                self.server.put(RESOURCE_SLICE, resource_slice(self.devices))
             else:
                 self.server.remove(RESOURCE_SLICE, "slice-0")
         cards = "4" if has[PLUGIN] and self.has_cards else "0"
@@ -170,10 +172,15 @@ def workload(mode: str, *, ready: bool = True) -> dict[str, Any]:
     return pod
 
 
-def resource_slice() -> dict[str, Any]:
+def resource_slice(devices: int) -> dict[str, Any]:
     return {
         "metadata": {"name": "slice-0"},
-        "spec": {"driver": labels.DRIVER, "nodeName": "node-0", "pool": {"name": "node-0"}},
+        "spec": {
+            "driver": labels.DRIVER,
+            "nodeName": "node-0",
+            "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": f"gpu-{number}"} for number in range(devices)],
+        },
     }
 
 
@@ -389,6 +396,59 @@ async def test_a_mode_that_offers_nothing_keeps_others_off_for_a_while_only() ->
             await server.until(
                 lambda: any(text in each["message"] for each in server.objects(EVENT).values())
             )
+
+
+UNOFFERED = "The card is in partitioning mode, so it cannot be used whole."
+
+
+def tell(server: ApiServer, status: str, message: str) -> None:
+    """Whoever offers the node's card says whether it is offered."""
+    said = gpus.condition(conditions.PUBLISHED, status, message=message)
+    found = gpus.gpu()
+    found["status"]["conditions"] = [said]
+    server.put(PHYSICAL_GPU, found)
+
+
+@pytest.mark.parametrize(("old", "new"), [(DRA, PLUGIN), (PLUGIN, DRA)])
+async def test_a_node_that_truly_offers_nothing_is_in_its_mode_and_says_why(
+    old: str, new: str
+) -> None:
+    async with story(old) as machine:
+        server = machine.server
+        machine.devices = 0
+        async with controller(server, attended=False):
+            await server.until(machine.is_in(old))
+            machine.has_cards = new == DRA
+            tell(server, "False", UNOFFERED)
+            machine.wish(new)
+            await server.until(machine.in_phase("NothingOffered"))
+            assert (machine.active, machine.taint, machine.said["status"]) == (new, None, "True")
+            assert machine.said["message"].endswith(
+                f"but none is offered. node-0-0000-1b-00-0: {UNOFFERED}"
+            )
+            tell(server, "True", "Offered.")
+            await server.until(machine.in_phase("ModeActive"))
+            tell(server, "False", "The driver is not there.")
+            await server.until(lambda: machine.said["message"].endswith("The driver is not there."))
+
+
+async def test_a_pool_that_is_not_whole_yet_is_waited_for() -> None:
+    async with story(PLUGIN) as machine:
+        server = machine.server
+        async with controller(server, attended=False):
+            machine.unready.add(DRA)
+            machine.wish(DRA)
+            await server.until(lambda: "slice-0" in server.objects(RESOURCE_SLICE))
+            half = resource_slice(0)
+            half["spec"]["pool"]["resourceSliceCount"] = 2
+            server.put(RESOURCE_SLICE, half)
+            tell(server, "False", UNOFFERED)
+            server.put(POD, workload(DRA))
+            await server.until(lambda: "offers no card yet" in machine.said["message"])
+            other = copy.deepcopy(half) | {"metadata": {"name": "slice-1"}}
+            server.put(RESOURCE_SLICE, other)
+            await server.until(machine.in_phase("NothingOffered"))
+            server.remove(RESOURCE_SLICE, "slice-1")
 
 
 async def test_a_word_that_is_no_mode_changes_nothing_and_is_told() -> None:

@@ -34,6 +34,7 @@ class Phase(enum.StrEnum):
 
     NO_CARDS = "NoCards"
     ACTIVE = "ModeActive"
+    NOTHING_OFFERED = "NothingOffered"
     UNKNOWN = "ModeUnknown"
     WAITING_FOR_TURN = "WaitingForTurn"
     STARTING = "ModeChangeStarting"
@@ -48,7 +49,18 @@ class Phase(enum.StrEnum):
     @property
     def is_settled(self) -> bool:
         """Whether nothing is to be waited for."""
-        return self in (Phase.NO_CARDS, Phase.ACTIVE, Phase.UNKNOWN, Phase.WAITING_FOR_TURN)
+        return self in _SETTLED
+
+
+_SETTLED = frozenset(
+    {
+        Phase.NO_CARDS,
+        Phase.ACTIVE,
+        Phase.NOTHING_OFFERED,
+        Phase.UNKNOWN,
+        Phase.WAITING_FOR_TURN,
+    }
+)
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -70,7 +82,11 @@ class View(msgspec.Struct, frozen=True):
     workloads: Mapping[str, Workload] = {}
     """By mode."""
     offers: Mapping[str, tuple[str, ...]] = {}
-    """What is offered of the node, by mode: ResourceSlices, extended resources."""
+    """What is there of an offer, by mode: ResourceSlices, extended resources."""
+    devices: Mapping[str, int | None] = {}
+    """How many devices are offered, by mode; None while that is not said to its end."""
+    nothing: str = ""
+    """Why no card is offered, as a sentence; empty where one is, or nobody says."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -93,18 +109,23 @@ def wanted(known: Mapping[str, str], default: str) -> str:
 
 
 def settled(
-    known: Mapping[str, str], taint: str | None, default: str, *, may_start: bool = True
+    known: Mapping[str, str],
+    taint: str | None,
+    default: str,
+    *,
+    may_start: bool = True,
+    nothing: str = "",
 ) -> Step | None:
     """Return the step of a Node where the labels say all; None where more is to be seen.
 
-    `may_start` is False while other nodes have to be done first.
+    `may_start` is False while other nodes have to be done first; `nothing` is as in a View.
     """
     if labels.VENDOR not in known:
         return Step(Phase.NO_CARDS)
     target = wanted(known, default)
     active = known.get(labels.ACTIVE_MODE)
     if taint is None and active == target:
-        return _settled(known, target)
+        return _settled(known, target, nothing)
     if taint is None and active == _other(target):
         why = f"Cards are to change from {active} to {target}, after"
         if not may_start:
@@ -121,13 +142,16 @@ def _is_partitioned(known: Mapping[str, str]) -> bool:
     return known.get(f"{labels.DEPLOY}device-plugin") == labels.PAUSED_FOR_MIG
 
 
-def _settled(known: Mapping[str, str], target: str) -> Step:
+def _settled(known: Mapping[str, str], target: str, nothing: str) -> Step:
     chosen = known.get(labels.MODE, target)
     if chosen not in labels.MODES:
         allowed = " or ".join(labels.MODES)
         why = f"label {labels.MODE}: {chosen!r} is not valid; allowed: {allowed}"
         return Step(Phase.UNKNOWN, target, message=f"{why}. The mode {target} stays in force.")
-    return Step(Phase.ACTIVE, target, message=f"Cards are handed out by {_NAMES[target]}.")
+    way = f"Cards are handed out by {_NAMES[target]}"
+    if nothing:
+        return Step(Phase.NOTHING_OFFERED, target, message=f"{way}, but none is offered. {nothing}")
+    return Step(Phase.ACTIVE, target, message=f"{way}.")
 
 
 def decide(view: View, default: str, *, is_late: bool = False) -> Step:
@@ -136,7 +160,7 @@ def decide(view: View, default: str, *, is_late: bool = False) -> Step:
     `is_late` is True when the change has taken its time: cards that are not offered then keep
     nobody else off the node.
     """
-    known = settled(view.labels, view.taint, default)
+    known = settled(view.labels, view.taint, default, nothing=view.nothing)
     if known is not None:
         return known
     target = wanted(view.labels, default)
@@ -154,8 +178,11 @@ def _begin(view: View, target: str, *, is_late: bool) -> Step:
     if view.taint != target:
         return Step(Phase.BEGINNING, target, target, message=f"The mode {target} begins.")
     load = view.workloads.get(target, Workload())
-    if load.is_ready and view.offers.get(target):
-        return _settled(view.labels, target)
+    devices = view.devices.get(target)
+    if load.is_ready and devices is not None:
+        # A node whose cards are all sick, say, has come as far as it can.
+        nothing = "" if devices else view.nothing or f"{_listed(load.pods)} offers no device."
+        return _settled(view.labels, target, nothing)
     if load.is_ready:
         missing = f"{_listed(load.pods)} is ready, but offers no card yet"
     elif load.pods:
@@ -213,7 +240,7 @@ def _between(view: View, target: str) -> Step:
         why = f"{change}: the node still offers {_listed(offers)}."
         return Step(Phase.WAITING_FOR_OFFER_TO_GO, None, taint, message=why)
     if view.taint is None:
-        return _settled(view.labels, target)
+        return _settled(view.labels, target, view.nothing)
     return Step(Phase.BEGINNING, target, target, message=f"The mode {target} begins.")
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable
 from gpudeck import errors
 from gpudeck.api import conditions, labels, names, resource, resources
 from gpudeck.api.core import Node, Pod
-from gpudeck.api.meta import Meta, Wire
+from gpudeck.api.meta import Wire
 from gpudeck.controller.draining import reconciler as draining
-from gpudeck.controller.modes import deciding, holders
+from gpudeck.controller.modes import deciding, holders, unoffered
 from gpudeck.kube.client import Client
 
 _WORKLOADS = {
@@ -53,8 +53,15 @@ class Looker:
     """Looks at nodes; `claims` tells which claims hold devices of a node, as "namespace/name"."""
 
     def __init__(
-        self, client: Client, namespace: str, claims: Callable[[str], Collection[str]]
+        self,
+        client: Client,
+        namespace: str,
+        claims: Callable[[str], Collection[str]],
+        *,
+        nothing: Callable[[str], str],
     ) -> None:
+        """`nothing` tells why a node offers no card, empty where it does."""
+        self.nothing = nothing
         self._client = client
         self._namespace = namespace
         self._claims = claims
@@ -64,6 +71,8 @@ class Looker:
         name = node.metadata.name
         pods = await draining.pods_of(self._client, name)
         offered = await self._offered(name)
+        slices, devices = await self._pool(name)
+        allocatable, nothing = _allocatable(node, offered), self.nothing(name)
         return deciding.View(
             labels=node.metadata.labels or {},
             taint=taint_of(node),
@@ -71,9 +80,15 @@ class Looker:
             claims=tuple(sorted(self._claims(name))),
             workloads={mode: self._workload(mode, pods) for mode in labels.MODES},
             offers={
-                labels.MODE_DRA: await self._slices(name),
-                labels.MODE_DEVICE_PLUGIN: _allocatable(node, offered),
+                labels.MODE_DRA: slices,
+                labels.MODE_DEVICE_PLUGIN: allocatable,
             },
+            devices={
+                labels.MODE_DRA: devices,
+                # The kubelet does not say that it was told of no device.
+                labels.MODE_DEVICE_PLUGIN: len(allocatable) if allocatable or nothing else None,
+            },
+            nothing=nothing,
         )
 
     async def _claims_of(
@@ -100,13 +115,15 @@ class Looker:
         )
         return frozenset[str]().union(*(gpu.status.names for gpu in found.items if gpu.status))
 
-    async def _slices(self, node: str) -> tuple[str, ...]:
+    async def _pool(self, node: str) -> tuple[tuple[str, ...], int | None]:
+        """The slices of the node's pool, and how many devices it has."""
         found = await self._client.list(
             resources.RESOURCE_SLICE,
-            Meta,
+            unoffered.ResourceSlice,
             field_selector=f"spec.driver={labels.DRIVER},spec.nodeName={node}",
         )
-        return tuple(f"ResourceSlice {each.metadata.name}" for each in found.items)
+        names = tuple(f"ResourceSlice {each.metadata.name}" for each in found.items)
+        return names, unoffered.devices(found.items)
 
     def _workload(self, mode: str, pods: Iterable[Pod]) -> deciding.Workload:
         own = [

@@ -12,11 +12,12 @@ import dataclasses
 import datetime
 
 from gpudeck import errors, logs
-from gpudeck.api import labels
+from gpudeck.api import labels, names
 from gpudeck.api.core import Node
 from gpudeck.api.resources import NODE
+from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller.draining import eviction
-from gpudeck.controller.modes import deciding, looking, writing
+from gpudeck.controller.modes import deciding, looking, unoffered, writing
 from gpudeck.kube import evicting
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
@@ -76,6 +77,19 @@ class Modes:
             self._changing.discard(change.key)
         self.queue.add(change.key)
 
+    def card_changed(self, change: Change[PhysicalGPU]) -> None:
+        """Look at a card's node if the card is offered from now on, or no longer."""
+        card = change.new or change.old
+        if card is None or unoffered.of_card(change.old) == unoffered.of_card(change.new):
+            return
+        label = (card.metadata.labels or {}).get(labels.NODE, "")
+        if label in self._nodes.objects:
+            self.queue.add(label)
+        else:  # A long name is cut there.
+            for name in self._nodes.objects:
+                if names.node_label(name) == label:
+                    self.queue.add(name)
+
     async def reconcile(self, name: str) -> float | None:
         """Take a Node as far as it goes now; returns when to look again, in seconds."""
         seen = self._nodes.objects.get(name)
@@ -98,6 +112,7 @@ class Modes:
             taint,
             self._policy.default,
             may_start=self._may_start(node.metadata.name, known),
+            nothing=self._looker.nothing(node.metadata.name),
         )
         before = writing.condition_of(node)
         if step is None or writing.marks(node, step):
@@ -113,6 +128,7 @@ class Modes:
             looking.taint_of(node),
             self._policy.default,
             may_start=self._may_start(name, known),
+            nothing=self._looker.nothing(name),
         )
         if step is None:
             # A node that has just come changes nothing, and may wait for somebody else's plugin.

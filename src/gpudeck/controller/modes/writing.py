@@ -72,7 +72,8 @@ class Writer:
         if step.phase is not Phase.ACTIVE:
             self._record(name, step.phase, step.message)
         elif before is not None:  # A node that has just come is no news.
-            self._record(name, CHANGED, step.message)
+            is_same = before.reason == Phase.NOTHING_OFFERED
+            self._record(name, Phase.ACTIVE if is_same else CHANGED, step.message)
 
     def _record(self, name: str, reason: str, message: str) -> None:
         # The kubelet too gives the name for the UID in Events about its Node (1.37), and

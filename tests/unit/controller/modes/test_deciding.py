@@ -44,6 +44,7 @@ def states() -> Iterator[View]:
                         claims=claims,
                         workloads={DRA: dra, PLUGIN: plugin},
                         offers={DRA: offers_dra, PLUGIN: offers_plugin},
+                        devices={DRA: len(offers_dra) or None, PLUGIN: len(offers_plugin) or None},
                     )
 
 
@@ -73,6 +74,7 @@ def after(view: View, step: Step) -> View:
             mode: Workload(("p",), True) if running[mode] else Workload() for mode in labels.MODES
         },
         offers={mode: ("x",) if running[mode] else () for mode in labels.MODES},
+        devices={mode: 1 if running[mode] else None for mode in labels.MODES},
     )
 
 
@@ -232,3 +234,43 @@ def test_a_sentence_names_the_first_few_and_counts_the_rest() -> None:
         holders=tuple(holder(name=name) for name in "abcde"),
     )
     assert "t/a, t/b, t/c and 2 more." in deciding.decide(view, DEFAULT).message
+
+
+def begun(devices: int | None, nothing: str = "") -> Step:
+    """What is decided of a node whose new mode runs and offers so much."""
+    view = View(
+        labels=labelled(wish=DRA, active=DRA),
+        taint=DRA,
+        workloads={DRA: Workload(("nvidia-adapter-1",), True)},
+        offers={DRA: ("ResourceSlice a",)},
+        devices={DRA: devices},
+        nothing=nothing,
+    )
+    return deciding.decide(view, DEFAULT)
+
+
+def test_a_mode_that_has_said_all_and_offers_nothing_is_there_and_says_why() -> None:
+    step = begun(0, "card-0: It is in partitioning mode.")
+    assert (step.phase, step.active, step.taint) == (Phase.NOTHING_OFFERED, DRA, None)
+    assert step.phase.is_settled
+    assert step.message == (
+        "Cards are handed out by Dynamic Resource Allocation, but none is offered. "
+        "card-0: It is in partitioning mode."
+    )
+    assert begun(0).message.endswith("none is offered. nvidia-adapter-1 offers no device.")
+    assert begun(4, "card-0: Told late.").phase is Phase.ACTIVE
+
+
+def test_a_mode_that_has_not_said_all_is_waited_for() -> None:
+    step = begun(None, "card-0: It is in partitioning mode.")
+    assert (step.phase, step.taint) == (Phase.WAITING_FOR_OFFER, DRA)
+
+
+def test_a_settled_node_says_whether_it_offers_anything() -> None:
+    known = labelled(wish=DRA, active=DRA)
+    step = deciding.settled(known, None, DEFAULT, nothing="card-0: Sick.")
+    assert step is not None
+    assert (step.phase, step.active) == (Phase.NOTHING_OFFERED, DRA)
+    again = deciding.settled(known, None, DEFAULT)
+    assert again is not None
+    assert again.phase is Phase.ACTIVE
