@@ -93,6 +93,8 @@ SUPPORTED_VENDORS = "gpu-supported-vendors"
 
 NODE_WORKLOADS = "gpu-node-workloads"
 """Name of the ConfigMap with the templates of which each node group gets its DaemonSets."""
+GROUP_CONFIGS_READER = "gpu-node-groups"
+"""Name of the Role by which the processes of nodes read the configs of node groups."""
 GROUP_MIG_CONFIGS = "nvidia-mig-custom-configs"
 """Name of the ConfigMap with the MIG configs that node groups describe themselves; its key is
 config.yaml."""

@@ -43,6 +43,11 @@ class Settings(KubeSettings):
         "",
         "ConfigMap with the templates of the DaemonSets of node groups; empty leaves nodes alone.",
     )
+    default_mig_config: str = setting(
+        "",
+        "MIG config of nodes without the label nvidia.com/mig.config, as mig-manager has it; empty "
+        "has a node that leaves all groups with MIG get whole cards again.",
+    )
     mode_changes: int = setting(
         1,
         "Nodes that change their mode at the same time because --default-mode has changed; those "

@@ -33,6 +33,7 @@ from gpudeck.api.resources import (
     NODE_GROUP,
     PHYSICAL_GPU,
     POD,
+    ROLE,
     Resource,
 )
 from gpudeck.api.v1alpha1 import physicalgpu
@@ -139,6 +140,13 @@ async def test_the_controller_keeps_groups_with_the_rights_of_its_account(
         await eventually(made, both, seconds=60)
         config = await admin.get(CONFIG_MAP, "nvidia-device-plugin-a", dict, namespace=SYSTEM)
         assert set(config["data"]) == {"Exclusive", "TimeSlicing", "MIG"}
+        for account in (PLUGIN, DISCOVERY):
+            async with policies.connected(kubeconfig, account, "node-0") as process:
+                await policies.until(lambda: may_read(process, "nvidia-device-plugin-a"))
+                assert await may_follow(process, "nvidia-device-plugin-a")
+                assert not await may_read(process, labels.NODE_WORKLOADS)
+                assert not await may_follow(process, labels.NODE_WORKLOADS)
+                assert not await may_follow(process, "")
         wrong = {**group, "spec": {"gpu": {"sharing": "No"}}}
         await admin.apply(NODE_GROUP, wrong, Meta, manager="test")
 
@@ -151,6 +159,24 @@ async def test_the_controller_keeps_groups_with_the_rights_of_its_account(
         await eventually(lambda: known(labels.NODE_GROUP), "default", seconds=60)
         await eventually(lambda: known(CONFIG), None, seconds=60)
         await eventually(made, default, seconds=60)
+
+
+async def may_read(process: Client, name: str) -> bool:
+    try:
+        await process.get(CONFIG_MAP, name, Meta, namespace=SYSTEM)
+    except errors.ForbiddenError:
+        return False
+    return True
+
+
+async def may_follow(process: Client, name: str) -> bool:
+    """Whether it may list, as its cache does; "" lists all."""
+    selector = f"metadata.name={name}" if name else ""
+    try:
+        await process.list(CONFIG_MAP, Meta, namespace=SYSTEM, field_selector=selector)
+    except errors.ForbiddenError:
+        return False
+    return True
 
 
 async def taken(admin: Client, resource: Resource, body: dict[str, Any]) -> bool:
@@ -192,6 +218,23 @@ async def test_the_controller_s_token_touches_no_other_workload_or_config(
         assert "serviceAccountName must be" in await policies.refusal(
             controller, DAEMON_SET, disguised
         )
+        for names, said in (
+            (["settings"], "by their names"),
+            ([], "by their names"),
+            (["nvidia-device-plugin-x"], ""),
+        ):
+            assert said in await policies.refusal(controller, ROLE, role(names)), names
+
+
+def role(names: list[str]) -> dict[str, Any]:
+    """The Role that lets nodes read ConfigMaps of these names; all if there is none."""
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+    meta = {
+        "name": labels.GROUP_CONFIGS_READER,
+        "namespace": SYSTEM,
+        "labels": {labels.NODE_GROUP: ""},
+    }
+    return {"metadata": meta, "rules": [rule | ({"resourceNames": names} if names else {})]}
 
 
 async def test_the_controller_s_token_changes_no_label_that_is_not_its_own(

@@ -130,10 +130,12 @@ async def test_a_node_that_leaves_its_group_loses_the_group_s_labels_and_no_othe
             async with server.client() as client:
                 await client.merge_patch(NODE, "node-0", moved, Meta, manager="node-manager")
             await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
+        # The group had written it, so nobody else would ever have the partitions removed.
         assert known(server) == {
             labels.VENDOR: "nvidia",
             labels.NODE_GROUP: "default",
             GROUP: "other",
+            MIG: "all-disabled",
             "mine": "x",
             "nvidia.com/gpu.count": "4",
         }
@@ -218,7 +220,7 @@ async def test_groups_of_the_chart_choose_nodes_by_label() -> None:
             assert known(server)[MIG] in content["config.yaml"]
             server.put(CONFIG_MAP, template())
             await server.until(lambda: known(server).get(labels.NODE_GROUP) == "default")
-            assert MIG not in known(server)
+            assert known(server)[MIG] == "all-disabled"
             await server.until(lambda: labels.GROUP_MIG_CONFIGS not in names(server, CONFIG_MAP))
 
 

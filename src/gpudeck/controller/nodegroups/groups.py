@@ -135,16 +135,22 @@ def _holds(wanted: SelectorRequirement, node: Mapping[str, str]) -> bool:
     return (node.get(wanted.key) in (wanted.values or ())) is (wanted.operator == "In")
 
 
-def wanted_labels(group: Group | None, node: Mapping[str, str]) -> dict[str, str]:
+def wanted_labels(
+    group: Group | None, node: Mapping[str, str], *, default_mig_config: str = ""
+) -> dict[str, str]:
     """Return the labels that a node of the group gets; none for a node in no group.
 
     A node that has the label of a MIG config and is in a group without MIG gets the config that
-    ends MIG; in the group `default` the label is the administrator's.
+    ends MIG. In the group `default` the label is the administrator's; so only a node that comes
+    from a group, which had the label, gets that config there, unless `default_mig_config` says
+    what nodes without the label have.
     """
     if group is None:
         return {}
     wanted = {labels.NODE_GROUP: group.key}
     if group.use is None:
+        if not default_mig_config and CONFIG_LABEL in node and MIG_LABEL in node:
+            wanted[MIG_LABEL] = defaults.DISABLED
         return wanted
     wanted |= {GPU_LABEL: "", CONFIG_LABEL: group.use.sharing.value}
     if group.use.sharing is Sharing.MIG:

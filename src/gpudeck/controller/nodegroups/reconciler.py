@@ -16,7 +16,7 @@ from gpudeck import errors, logs
 from gpudeck.api import labels
 from gpudeck.api.core import ConfigMap, Node
 from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference, OwnerReference
-from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, NODE, NODE_GROUP, Resource
+from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, NODE, NODE_GROUP, ROLE, Resource
 from gpudeck.controller import events, metrics
 from gpudeck.controller.nodegroups import features, groups, reading, served, workloads
 from gpudeck.controller.settings import Settings
@@ -47,6 +47,7 @@ class NodeGroups:
         namespace = settings.namespace or client.namespace
         self._namespace = namespace
         self._is_wanted = bool(settings.node_workloads)
+        self._default_mig_config = settings.default_mig_config
         self._features = features.Features(client, namespace)
         self._templates = Cache(
             client,
@@ -65,7 +66,7 @@ class NodeGroups:
                 label_selector=labels.NODE_GROUP,
                 keep=keep,
             )
-            for resource, keep in ((DAEMON_SET, _trimmed), (CONFIG_MAP, _versioned))
+            for resource, keep in _MADE
         }
         self._served = served.NodeGroups(client, self._groups_changed)
         self._world = groups.World()
@@ -255,7 +256,9 @@ class NodeGroups:
         member = groups.of_node(current, self._world)
         if member.is_unreadable:
             return
-        wanted = groups.wanted_labels(member.group, current)
+        wanted = groups.wanted_labels(
+            member.group, current, default_mig_config=self._default_mig_config
+        )
         if groups.is_labelled(current, wanted):
             return
         # The UID keeps the apply from making a Node that is gone.
@@ -306,7 +309,11 @@ def _trimmed(found: Meta) -> Meta:
 
 
 def _versioned(found: Meta) -> Meta:
-    """A ConfigMap has no generation: any change of it counts."""
+    """ConfigMaps and Roles have no generation: any change of one counts."""
     kept = _trimmed(found)
     kept.metadata.resource_version = found.metadata.resource_version
     return kept
+
+
+_MADE = ((DAEMON_SET, _trimmed), (CONFIG_MAP, _versioned), (ROLE, _versioned))
+"""What is made of groups, with what is kept of each."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the DaemonSets and configs of a group; the DaemonSets from templates of the chart.
+"""Makes the DaemonSets and configs of a group, and the right to read the configs; the DaemonSets
+from templates of the chart.
 
 Pure. A template is a whole DaemonSet as for one group alone; the group is put into its name,
 labels, selectors and settings here, so that pods of two groups never meet on one node: their
@@ -17,7 +18,7 @@ import yaml
 from gpudeck import errors
 from gpudeck.api import documents, labels
 from gpudeck.api.meta import OwnerReference
-from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, Resource
+from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, ROLE, Resource
 from gpudeck.controller.nodegroups.groups import Group, Sharing, Use, World
 from gpudeck.mig import configs
 
@@ -76,10 +77,14 @@ def wanted(
     """
     found = world.groups()
     maps = [config_map(group, namespace, owner) for group in found]
+    readable = [each["metadata"]["name"] for each in maps if each is not None]
     # Those of a group that cannot be read go by names that only it knows: all stay until it can be.
     last = _written(before) if world.unreadable() else {}
     maps.append(mig_configs({**last, **_customs(found)}, namespace, owner))
     made = {(CONFIG_MAP, each["metadata"]["name"]): each for each in maps if each is not None}
+    readable += [f"{PLUGIN}-{key}" for key in world.unreadable()]
+    if readable:
+        made[ROLE, labels.GROUP_CONFIGS_READER] = reader(readable, namespace, owner)
     for group in found:
         for name, template in templates.items():
             each = daemon_set(template, name, group, owner)
@@ -149,20 +154,31 @@ def mig_configs(
     )
 
 
+def reader(names: Iterable[str], namespace: str, owner: OwnerReference) -> Object:
+    """Return the Role by which nodes read these configs; the chart binds it."""
+    rule = {
+        "apiGroups": [CONFIG_MAP.group],
+        "resources": [CONFIG_MAP.plural],
+        "resourceNames": sorted(names),
+        # list and watch are allowed with metadata.name as field selector.
+        "verbs": ["get", "list", "watch"],
+    }
+    meta = _meta(labels.GROUP_CONFIGS_READER, namespace=namespace, owner=owner, key="")
+    return {"metadata": meta, "rules": [rule]}
+
+
 def _config_map(
     name: str, data: Mapping[str, str], *, namespace: str, owner: OwnerReference, key: str
 ) -> Object:
+    return {"metadata": _meta(name, namespace=namespace, owner=owner, key=key), "data": data}
+
+
+def _meta(name: str, *, namespace: str, owner: OwnerReference, key: str) -> Object:
     return {
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {
-                labels.NODE_GROUP: key,
-                labels.MANAGED_BY: labels.MANAGED_BY_GPUDECK,
-            },
-            "ownerReferences": [owner],
-        },
-        "data": data,
+        "name": name,
+        "namespace": namespace,
+        "labels": {labels.NODE_GROUP: key, labels.MANAGED_BY: labels.MANAGED_BY_GPUDECK},
+        "ownerReferences": [owner],
     }
 
 

@@ -87,6 +87,26 @@ def test_mig_is_ended_in_a_group_without_it_and_the_administrators_in_the_defaul
     assert "nvidia.com/mig.config" not in groups.wanted_labels(groups.DEFAULT_GROUP, partitioned)
 
 
+def test_a_node_that_leaves_all_groups_gets_whole_cards_again() -> None:
+    """The label was its group's: nobody else would ever take the partitions away."""
+    left = {**CARDS, **groups.wanted_labels(MIG, CARDS)}
+    wanted = groups.wanted_labels(groups.DEFAULT_GROUP, left)
+    assert wanted == {
+        "gpu.deckhouse.io/node-group": "default",
+        "nvidia.com/mig.config": "all-disabled",
+    }
+    after = {**CARDS, **wanted}
+    assert groups.is_labelled(after, groups.wanted_labels(groups.DEFAULT_GROUP, after))
+    chosen = {**after, "nvidia.com/mig.config": "all-2g.10gb"}
+    assert groups.is_labelled(chosen, groups.wanted_labels(groups.DEFAULT_GROUP, chosen))
+
+
+def test_a_node_that_leaves_all_groups_gets_the_config_of_nodes_without_a_label() -> None:
+    left = {**CARDS, **groups.wanted_labels(MIG, CARDS)}
+    wanted = groups.wanted_labels(groups.DEFAULT_GROUP, left, default_mig_config="all-balanced")
+    assert wanted == {"gpu.deckhouse.io/node-group": "default"}
+
+
 def test_every_move_between_groups_is_seen_in_the_labels() -> None:
     worlds = [None, groups.DEFAULT_GROUP, MIG, SLICED]
     for before in worlds:

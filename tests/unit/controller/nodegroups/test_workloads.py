@@ -11,7 +11,7 @@ from tests.chart import rendering
 from gpudeck import errors
 from gpudeck.api import labels
 from gpudeck.api.meta import OwnerReference
-from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET
+from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, ROLE
 from gpudeck.controller.nodegroups import groups, workloads
 from gpudeck.controller.nodegroups.groups import Group, Sharing, Use, World
 from gpudeck.mig import configs
@@ -60,11 +60,31 @@ def test_each_group_has_its_daemon_sets_and_configs(made: dict[Any, Any]) -> Non
         (CONFIG_MAP, "nvidia-device-plugin-s"),
         (CONFIG_MAP, "nvidia-device-plugin-c"),
         (CONFIG_MAP, "nvidia-mig-custom-configs"),
+        (ROLE, "gpu-node-groups"),
     }
     for body in made.values():
         assert body["metadata"]["namespace"] == "gpudeck-system"
         assert body["metadata"]["ownerReferences"] == [OWNER]
         assert labels.NODE_GROUP in body["metadata"]["labels"]
+
+
+def test_nodes_may_read_the_configs_of_groups_and_no_others(
+    made: dict[Any, Any], content: dict[str, str]
+) -> None:
+    assert made[ROLE, "gpu-node-groups"]["rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["nvidia-device-plugin-c", "nvidia-device-plugin-s"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ]
+    unreadable = World(node_groups={"s": SLICED, "wrong": None})
+    kept = workloads.wanted(workloads.read(content), unreadable, "n", OWNER)
+    (rule,) = kept[ROLE, "gpu-node-groups"]["rules"]
+    assert rule["resourceNames"] == ["nvidia-device-plugin-s", "nvidia-device-plugin-wrong"]
+    alone = workloads.wanted(workloads.read(content), World(), "n", OWNER)
+    assert not [name for resource, name in alone if resource is ROLE]
 
 
 def test_pods_of_two_groups_never_meet_on_a_node(made: dict[Any, Any]) -> None:
