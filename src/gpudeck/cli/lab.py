@@ -264,6 +264,22 @@ def install(
     click.echo(report.columns(rows))
 
 
+@lab.command()
+@named
+@click.option(
+    "--namespace", default=installing.NAMESPACE, show_default=True, help="Where it is installed."
+)
+def uninstall(name: str, namespace: str) -> None:
+    """Uninstall gpudeck from the lab; its custom resource definitions stay."""
+
+    _need_root()
+    progress = Progress(1)
+    with _changing(name, progress) as changed:
+        binaries = Path(changed.lab.binaries)
+        target = installing.Target(changed.folder.kubeconfig, binaries, namespace)
+        click.echo(installing.uninstall(target, progress), nl=False)
+
+
 @lab.group()
 @named
 @click.pass_context

@@ -21,6 +21,7 @@ _COMMANDS = {
     "explain": ("gpudeck.cli.explain", "Say why a pod waits for a card, or which it holds."),
     "cordon": ("gpudeck.cli.cordon", "Keep new pods off a card, or end those that hold it."),
     "uncordon": ("gpudeck.cli.cordon", "Let pods have a card again."),
+    "cleanup": ("gpudeck.cli.cleanup", "Take off all Nodes what an uninstalled gpudeck wrote."),
     "mig": ("gpudeck.cli.mig", "Partition the cards of this host as a config says."),
     "lab": ("gpudeck.cli.lab", "Run a real Kubernetes with simulated GPUs on this machine."),
 }

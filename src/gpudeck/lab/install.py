@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Installing the chart, into a lab or into any cluster that a kubeconfig leads to.
+"""Installing the chart, into a lab or into any cluster that a kubeconfig leads to, and back.
 
 Helm does the work, as for any user; this module adds what a lab knows: its image, its host
 root, and how many nodes must run an adapter before the installation is whole. CRDs are
@@ -29,6 +29,7 @@ PLUGINS = {"nvidia": "nvidia-device-plugin"}
 """The same in device plugin mode, where each group of nodes has a DaemonSet of its own."""
 COMPONENT = "app.kubernetes.io/component"
 ROLLOUT_SECONDS = 180.0
+UNINSTALL_SECONDS = 100.0
 STEPS = 3
 _POLL_SECONDS = 0.5
 
@@ -99,6 +100,15 @@ def install(
         default = labels.MODE_DRA if _dra_is_enabled(target) else labels.MODE_DEVICE_PLUGIN
     with progress.step("Pods of gpudeck ready"):
         return _await(target, progress, pods_of(expected or {}, _chosen(target), default))
+
+
+def uninstall(target: Target, progress: Progress) -> str:
+    """Uninstall the release as any user does, and return what Helm said; CRDs stay."""
+    with progress.step("Helm release gpudeck"):
+        # What its hook says comes on the error stream.
+        merged = ("sh", "-c", 'exec "$@" 2>&1', "helm")
+        options = (f"--namespace={target.namespace}", f"--timeout={UNINSTALL_SECONDS:.0f}s")
+        return target.run(*merged, "helm", "uninstall", RELEASE, *options)
 
 
 def flag(value: str) -> str:

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpudeck cleanup`: take off all Nodes what gpudeck wrote there, once it is uninstalled.
+
+Run by the chart's Job after `helm uninstall`, or by hand. A Node that was left in the middle of
+a change is given back: its taints, the labels that paused workloads, the annotations of the
+change. Labels of administrators stay, and so does what is not on Nodes. Each write follows
+from the Node as it is, so a run that was ended goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+import msgspec
+
+import gpudeck
+from gpudeck import errors
+from gpudeck.api import conditions, labels
+from gpudeck.api.core import Node
+from gpudeck.api.meta import Meta
+from gpudeck.api.resources import DEPLOYMENT, NODE
+from gpudeck.cli import output, reading
+from gpudeck.deviceplugin import reporting as plugin_reporting
+from gpudeck.features import deciding, planning
+from gpudeck.kube.client import Client
+from gpudeck.repartitioning import nodes
+from gpudeck.repartitioning import reporting as mig_reporting
+
+CONTROLLER = "gpu-controller"
+AT_A_TIME = 8
+TRIES = 5
+"""For a Node that others write to at the same time."""
+SHOWN = 3
+"""Nodes that a refusal names."""
+_CONDITIONS = {
+    conditions.MODE_ACTIVE: labels.MANAGER_CONTROLLER,
+    plugin_reporting.CONFIGURED: labels.MANAGER_DEVICE_PLUGIN,
+    mig_reporting.CONFIGURED: labels.MANAGER_MIG_MANAGER,
+}
+"""Who has written each condition of ours."""
+_LEFT = (
+    "What is not on Nodes stays: partitions of cards; the custom resource definitions of "
+    f"{labels.GROUP} and nfd.k8s-sigs.io with their objects; DeviceTaintRules of cordoned cards."
+)
+
+
+@click.command()
+@click.option("--features", is_flag=True, help="Also what node features gave to Nodes.")
+@click.option("--namespace", default="", help="Where gpudeck was; default: that of the context.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True,
+    help="How long it may take.",
+)  # fmt: skip
+@reading.connecting
+def cleanup(
+    *, features: bool, namespace: str, seconds: float, kubeconfig: str, context: str, as_json: bool
+) -> None:
+    """Take off all Nodes what gpudeck wrote there, once it is uninstalled.
+
+    Labels that administrators set stay, so that a new installation finds them.
+    """
+
+    async def work(client: Client) -> Outcome:
+        try:
+            async with asyncio.timeout(seconds):
+                await _check_gone(client, namespace or client.namespace)
+                return await clean(client, features=features)
+        except TimeoutError as error:
+            raise errors.UnavailableError(
+                f"not all Nodes are clean after {seconds:g} s; run `gpudeck cleanup` again",
+                reason="CleanupTimeout",
+            ) from error
+
+    outcome = reading.run(kubeconfig, context, work)
+    if as_json:
+        output.show_json(dataclasses.asdict(outcome))
+    else:
+        output.show(f"Nodes that gpudeck had written to: {outcome.cleaned} of {outcome.nodes}.")
+        for label, count in outcome.kept.items():
+            output.show(f"The label {label} stays on {count}, as an administrator's.")
+        output.show(_LEFT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How many Nodes there are and how many were written to, and which labels stay on how many."""
+
+    nodes: int
+    cleaned: int
+    kept: dict[str, int]
+
+
+async def _check_gone(client: Client, namespace: str) -> None:
+    """Raise BusyError while a controller is installed, which would write all anew."""
+    try:
+        found = await client.get(DEPLOYMENT, CONTROLLER, Meta, namespace=namespace)
+    except errors.NotFoundError:
+        return
+    if found.metadata.deletion_timestamp is None:
+        raise errors.BusyError(
+            f"the Deployment {namespace}/{CONTROLLER} is there, and would write to Nodes again; "
+            "run `helm uninstall` first",
+            reason="StillInstalled",
+        )
+
+
+async def clean(client: Client, *, features: bool) -> Outcome:
+    """Clean every Node. Raises UnavailableError that names those of which it was refused."""
+    found = (await client.list(NODE, Node)).items
+    turns = asyncio.Semaphore(AT_A_TIME)
+    refused: dict[str, errors.GpudeckError] = {}
+    after: list[Node] = []
+
+    async def one(node: Node) -> bool:
+        async with turns:
+            try:
+                left = await _clean(client, node, features=features)
+            except errors.GpudeckError as error:
+                refused[node.metadata.name] = error
+                return False
+            after.append(left)
+            return left.metadata.resource_version != node.metadata.resource_version
+
+    cleaned = sum(await asyncio.gather(*map(one, found)))
+    if refused:
+        told = "; ".join(f"{name}: {refused[name]}" for name in sorted(refused)[:SHOWN])
+        raise errors.UnavailableError(
+            f"{len(refused)} of {len(found)} Nodes are not clean: {told}", reason="CleanupRefused"
+        )
+    return Outcome(len(found), cleaned, kept(after))
+
+
+async def _clean(client: Client, node: Node, *, features: bool) -> Node:
+    for _ in range(TRIES):
+        try:
+            return await _write(client, node, features=features)
+        except errors.NotFoundError:
+            return node  # It went meanwhile.
+        except errors.ConflictError:
+            node = await client.get(NODE, node.metadata.name, Node)
+    raise errors.ConflictError("others keep writing to the Node", reason="Conflict")
+
+
+async def _write(client: Client, node: Node, *, features: bool) -> Node:
+    """Write what is to be written. Raises ConflictError if the Node is not as it was read."""
+    name, uid = node.metadata.name, node.metadata.uid
+    taken = marks(node)
+    if taken is not None:
+        node = await client.merge_patch(NODE, name, taken, Node, manager=labels.MANAGER_CLI)
+    if features:
+        plan = planning.plan(node, deciding.Wanted(), gpudeck.__version__)
+        for body, part in ((plan.first, ""), (plan.status, "status"), (plan.last, "")):
+            if body is not None:
+                meta = {"uid": uid}
+                if body is plan.first:
+                    meta["resourceVersion"] = node.metadata.resource_version or ""
+                patch = {**body, "metadata": {**body.get("metadata", {}), **meta}}
+                node = await client.merge_patch(
+                    NODE, name, patch, Node, subresource=part, manager=labels.MANAGER_CLI
+                )
+    for manager, fields in owned(node).items():
+        body = {"metadata": {"name": name, "uid": uid}, **fields}
+        part = "status" if fields else ""
+        node = await client.apply(NODE, body, Node, manager=manager, subresource=part)
+    return node
+
+
+def marks(node: Node) -> dict[str, Any] | None:
+    """Return the merge patch that gives a Node back; None if nothing is to be given back. Pure.
+
+    What belongs to a change of partitions is only ours where the record of the change is.
+    """
+    meta = node.metadata
+    known, notes = meta.labels or {}, meta.annotations or {}
+    given = nodes.patch(node, nodes.Wish()) if labels.MIG_CHANGE in notes else None
+    of_mig: Mapping[str, Any] = given["metadata"] if given is not None else {}
+    taints = (node.spec.taints if node.spec else None) or []
+    drop = {labels.MODE_CHANGE, *([labels.MIG_TAINT] if given is not None else [])}
+    left = [each for each in taints if each.key not in drop]
+    gone = {
+        "labels": _none(known, (labels.ACTIVE_MODE,)) | of_mig.get("labels", {}),
+        "annotations": _none(notes, (labels.DRAIN, labels.DRAIN_BLOCKED))
+        | of_mig.get("annotations", {}),
+    }
+    if not any(gone.values()) and len(left) == len(taints):
+        return None
+    body: dict[str, Any] = {
+        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, **gone}
+    }
+    if len(left) < len(taints):
+        body["spec"] = {"taints": [msgspec.to_builtins(each) for each in left]}
+    return body
+
+
+def _none(known: Mapping[str, str], names: Iterable[str]) -> dict[str, None]:
+    return {name: None for name in names if name in known}
+
+
+def owned(node: Node) -> dict[str, dict[str, Any]]:
+    """Return what is to be applied, by field manager: each has nothing on the Node after it. Pure.
+
+    So goes what the processes have applied, and what somebody else set by the same name stays.
+    """
+    known = node.metadata.labels or {}
+    found: dict[str, dict[str, Any]] = {}
+    if labels.VENDOR in known:
+        found[labels.MANAGER_NODE_AGENT] = {}
+    if labels.NODE_GROUP in known:
+        found[labels.MANAGER_NODE_GROUPS] = {}
+    for each in (node.status.conditions if node.status else None) or ():
+        if each.type in _CONDITIONS:
+            found[_CONDITIONS[each.type]] = {"status": {}}
+    return found
+
+
+def kept(found: Iterable[Node]) -> dict[str, int]:
+    """Return on how many Nodes labels of administrators stay, by label. Pure."""
+    ours = f"{labels.GROUP}/"
+    return dict(
+        sorted(
+            collections.Counter(
+                name
+                for node in found
+                for name in node.metadata.labels or ()
+                if name.startswith(ours) or name == labels.MIG_CONFIG
+            ).items()
+        )
+    )
