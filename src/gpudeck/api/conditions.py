@@ -18,6 +18,9 @@ READY = "Ready"
 MODE_ACTIVE = "GPUModeActive"
 """On Node: whether its cards are handed out in the mode that is wanted, or what is waited for."""
 
+PLUGIN_CONFIGURED = "DevicePluginConfigured"
+"""On Node: whether its device plugin follows the config that was chosen."""
+
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 OFFERED_BY_PLUGIN = "OfferedByDevicePlugin"

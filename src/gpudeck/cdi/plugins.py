@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the device plugin's CDI files are named, and how they go when its mode ends.
 
-The device plugin removes its files itself when it ends for good. One that was killed then
-cannot, so the DRA plugin looks when it starts: the state file shows that a device plugin of
-ours was here, for NVIDIA's own names its files alike. Calls block; use a thread.
+The device plugin leaves its files, for it may end at any instant, and its mode may come back
+before another has begun. The DRA plugin removes them when it takes the node over: the state file
+shows that a device plugin of ours was here, for NVIDIA's own names its files alike. Calls
+block; use a thread.
 """
 
 from __future__ import annotations
@@ -32,15 +33,19 @@ def remove_leftovers(cdi_root: Path, data_dir: Path) -> int:
     return sum(files.remove(path) for path in left)
 
 
+def is_left(data_dir: Path) -> bool:
+    """Whether a device plugin of ours was here since its files were last removed."""
+    return root.Root().stamp((data_dir / STATE_FILE).as_posix()) is not None
+
+
 def remove(cdi_root: Path, data_dir: Path) -> bool:
     """Remove what a device plugin of ours left in both folders; False if there was none."""
-    state = data_dir / STATE_FILE
-    if root.Root().stamp(state.as_posix()) is None:
+    if not is_left(data_dir):
         return False
     for name in root.Root().list(cdi_root.as_posix()):
         if name.startswith(f"{VENDOR}-") and name.endswith(".json"):
             files.remove(cdi_root / name)
     # The state goes last: as long as it is there, a file may be left.
-    files.remove(state)
+    files.remove(data_dir / STATE_FILE)
     log.info("Removed what the device plugin had made on the node")
     return True

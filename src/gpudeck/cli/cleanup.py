@@ -25,11 +25,9 @@ from gpudeck.api.core import Node
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import DEPLOYMENT, NODE
 from gpudeck.cli import output, reading
-from gpudeck.deviceplugin import reporting as plugin_reporting
 from gpudeck.features import deciding, planning
 from gpudeck.kube.client import Client
-from gpudeck.repartitioning import nodes
-from gpudeck.repartitioning import reporting as mig_reporting
+from gpudeck.repartitioning import nodes, reporting
 
 CONTROLLER = "gpu-controller"
 AT_A_TIME = 8
@@ -39,8 +37,8 @@ SHOWN = 3
 """Nodes that a refusal names."""
 _CONDITIONS = {
     conditions.MODE_ACTIVE: labels.MANAGER_CONTROLLER,
-    plugin_reporting.CONFIGURED: labels.MANAGER_DEVICE_PLUGIN,
-    mig_reporting.CONFIGURED: labels.MANAGER_MIG_MANAGER,
+    conditions.PLUGIN_CONFIGURED: labels.MANAGER_DEVICE_PLUGIN,
+    reporting.CONFIGURED: labels.MANAGER_MIG_MANAGER,
 }
 """Who has written each condition of ours."""
 _LEFT = (

@@ -11,7 +11,7 @@ import functools
 import sys
 
 from gpudeck.api import conditions, labels
-from gpudeck.api.core import Node, NodeSpec, NodeStatus, Pod, PodSpec
+from gpudeck.api.core import Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodSpec
 from gpudeck.api.meta import Condition, ObjectMeta
 from gpudeck.api.resource import (
     AllocatedDevice,
@@ -135,9 +135,10 @@ def node(found: Node) -> Node | None:
         if each.key == labels.MODE_CHANGE
     ]
     said = [
-        each
+        # Of the plugin's only whether there is one.
+        each if each.type == conditions.MODE_ACTIVE else NodeCondition(type=each.type)
         for each in (found.status.conditions if found.status else None) or ()
-        if each.type == conditions.MODE_ACTIVE
+        if each.type in (conditions.MODE_ACTIVE, conditions.PLUGIN_CONFIGURED)
     ]
     if not (notes or taints or said or any(map(_is_ours, meta.labels or ()))):
         return None

@@ -3,13 +3,13 @@
 
 A process that is told to end is mostly one that is replaced: then all stays, for pods go
 on. Only where the Node's label says that the mode is over, and nobody holds a device any
-more, goes what was made on the node and said of it. A container that is started again
-would otherwise not find the CDI name that it was given. Used by `main`.
+more, go the MPS daemons and what was said of the cards. Files and partitions are for whoever
+takes the node over, since a process may end at any instant; the condition of the Node is for the
+controller, which ends the mode. Used by `main`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,8 +18,7 @@ from gpudeck import errors, logs
 from gpudeck.api import labels
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import NODE
-from gpudeck.cdi import plugins
-from gpudeck.deviceplugin import daemons, offering, publishing, reporting
+from gpudeck.deviceplugin import daemons, offering, publishing
 from gpudeck.deviceplugin.settings import Settings
 from gpudeck.kube.client import Client
 from gpudeck.kubelet import holding
@@ -48,32 +47,6 @@ def is_over(found: Mapping[str, str]) -> bool:
     return found.get(labels.ACTIVE_MODE, "") != labels.MODE_DEVICE_PLUGIN
 
 
-def partitions(
-    inventory: records.Inventory, found: Mapping[str, str]
-) -> list[tuple[str, contract.RemovePartition]]:
-    """Which partitions are to go, by address of their card.
-
-    In DRA mode a partition that no claim made is another's, and its place is offered to nobody.
-    Those of a config of the MIG manager go: it makes them anew when the mode returns. What
-    somebody has made by other means stays.
-    """
-    if labels.MIG_CONFIG not in found:
-        return []
-    return [
-        (
-            card.site.address,
-            contract.RemovePartition(
-                profile_id=each.profile_id,
-                placement=contract.Placement(start=each.start, size=each.size),
-            ),
-        )
-        for card in inventory.cards
-        if card.reading is not None
-        for each in card.reading.partitions
-        if each.profile_id is not None
-    ]
-
-
 async def is_held(
     settings: Settings, resources: frozenset[str], inventory: records.Inventory
 ) -> bool:
@@ -95,18 +68,11 @@ async def is_held(
 
 
 async def leave(
-    settings: Settings,
     inventory: records.Inventory,
     cards: supervisor.Supervisor,
-    found: Mapping[str, str],
-    *,
-    reporter: reporting.Reporter,
     publisher: publishing.Publisher | None,
 ) -> None:
-    """Take all back; what fails is left to whoever begins the next mode.
-
-    `found` are the labels of the Node.
-    """
+    """Take all back; what fails is left to whoever begins the next mode."""
     wishes = [
         card.site.address
         for card in inventory.cards
@@ -115,17 +81,10 @@ async def leave(
     for address in wishes:
         with _left_behind("MPS wish"):
             await cards.act(address, contract.LeaveMps(share_id=daemons.SHARE))
-    for address, removal in partitions(inventory, found):
-        with _left_behind("partition"):
-            await cards.act(address, removal)
-    with _left_behind("files"):
-        await asyncio.to_thread(plugins.remove, settings.cdi_root, settings.data_dir)
-    with _left_behind("condition of the Node"):
-        await reporter.leave()
     if publisher is not None:
         with _left_behind("status of cards"):
             await publisher.leave()
-    log.info("The node's mode is over, and nothing of the device plugin is left")
+    log.info("The node's mode is over")
 
 
 @contextlib.contextmanager

@@ -165,16 +165,9 @@ class Process:
                 names = frozenset(self._plugins.served)
                 inventory = self._inventory or records.Inventory()
                 if await leaving.is_held(self._settings, names, inventory):
-                    log.info("Pods hold devices, so what names them stays")
+                    log.info("Pods hold devices, so nothing is taken back")
                     return
-                await leaving.leave(
-                    self._settings,
-                    inventory,
-                    self._supervisor,
-                    found,
-                    reporter=self._reporter,
-                    publisher=self._publisher,
-                )
+                await leaving.leave(inventory, self._supervisor, self._publisher)
 
     def _handed_out(self) -> None:
         if self._publisher is not None:

@@ -3,7 +3,8 @@
 
 The condition DevicePluginConfigured is False while the config that was chosen is not
 the one in force, or something of it cannot be offered; it names the field. It is ours
-alone (server-side apply), so the kubelet's conditions stay as they are.
+alone (server-side apply), so the kubelet's conditions stay as they are; when the mode is over
+the controller takes it away.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Iterable
-from typing import Any
 
 from gpudeck import errors
-from gpudeck.api import labels
+from gpudeck.api import conditions, labels
 from gpudeck.api.meta import Meta, ObjectReference
 from gpudeck.api.resources import NODE
 from gpudeck.deviceplugin import metrics, offering
@@ -23,7 +23,6 @@ from gpudeck.kube.queueing import Queue
 from gpudeck.kube.recording import Recorder
 from gpudeck.pluginconfig import selecting
 
-CONFIGURED = "DevicePluginConfigured"
 IN_FORCE = "ConfigInForce"
 NO_EFFECT = "PluginConfigWithoutEffect"
 _KEY = "condition"
@@ -127,30 +126,22 @@ class Reporter:
         """Keep the condition, for ever."""
         await self._queue.work(self._reconcile)
 
-    async def leave(self) -> None:
-        """Take the condition back; only when `run` has ended."""
-        if self._api is not None:
-            await self._apply(self._api, [])
-
-    async def _apply(self, api: Client, said: list[dict[str, str]]) -> None:
-        body: dict[str, Any] = {"metadata": {"name": self._node}, "status": {"conditions": said}}
-        await api.apply(
-            NODE, body, Meta, manager=labels.MANAGER_DEVICE_PLUGIN, subresource="status"
-        )
-
     async def _reconcile(self, _key: str) -> None:
         said = self._wanted
         if self._api is None or said is None or said == self._written:
             return
         condition = {
-            "type": CONFIGURED,
+            "type": conditions.PLUGIN_CONFIGURED,
             "status": "True" if said.is_true else "False",
             "reason": said.reason,
             "message": said.message,
             "lastTransitionTime": self._since,
         }
+        body = {"metadata": {"name": self._node}, "status": {"conditions": [condition]}}
         try:
-            await self._apply(self._api, [condition])
+            await self._api.apply(
+                NODE, body, Meta, manager=labels.MANAGER_DEVICE_PLUGIN, subresource="status"
+            )
         except (errors.ForbiddenError, errors.NotFoundError) as error:
             # Rights and the Node may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error

@@ -21,12 +21,14 @@ from gpudeck.kube.caching import Cache
 
 log = logs.get(__name__)
 
+_READ = (labels.SHARE_MEMORY, labels.MIG_MODE, labels.MIG_CONFIG)
+"""Labels of the Node that the plugin reads."""
 _ALLOWED = "a Kubernetes quantity of at least 1Mi, such as 4Gi"
 
 
 class Amounts:
-    """Follows the label of one Node; `cache.run` must run. `switching` and `withdrawing` read
-    the same cache."""
+    """Follows the label of one Node; `cache.run` must run. `switching`, `withdrawing` and
+    `inheriting` read the same cache."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ def parse(text: str, field: str) -> int:
 def _trimmed(node: Node) -> Node:
     """What the plugin reads of a Node, so that the kubelet's reports of its state wake nobody."""
     found = node.metadata.labels or {}
-    kept = {each: found[each] for each in (labels.SHARE_MEMORY, labels.MIG_MODE) if each in found}
+    kept = {name: found[name] for name in _READ if name in found}
     taints = [
         each
         for each in (node.spec.taints if node.spec else None) or ()

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from gpudeck import errors, logs
 from gpudeck import settings as shared
 from gpudeck.api import labels
-from gpudeck.cdi import hooks, plugins
+from gpudeck.cdi import hooks
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import (
     adapters,
@@ -25,6 +25,7 @@ from gpudeck.dra import (
     events,
     exposing,
     health,
+    inheriting,
     ledger,
     metrics,
     preparing,
@@ -69,6 +70,9 @@ class Plugin:
             settings.data_dir, folder, self.events, exposure=exposure, boot_id=boot_id
         )
         self.amounts = amounts.Amounts(api, self.events, node, default=settings.share_memory)
+        self.inheritance = inheriting.Inheritance(
+            settings, adapter, self.ledger, self.amounts.cache
+        )
         self._add_writers()
         self._loop = asyncio.get_running_loop()
         self._left = asyncio.Event()
@@ -185,7 +189,10 @@ class Plugin:
                 log.info("Waiting for the plugin before this one to end")
             # Before the label is known the setting would be published, and changed at once.
             await self.amounts.cache.synced()
+            is_ours = await self.inheritance.take()
             async with asyncio.TaskGroup() as group:
+                if not is_ours:
+                    group.create_task(self.inheritance.run(), name="inheriting")
                 group.create_task(self.publisher.run(), name="publishing")
                 group.create_task(self.reporter.run(), name="reporting")
                 group.create_task(self.claims.run(), name="claims")
@@ -211,12 +218,6 @@ class Plugin:
 
     async def _clean(self) -> None:
         """Clean up, however long claims keep the plugin before this one at work."""
-        settings = self.settings
-        try:
-            # In this mode nobody asks for what a device plugin has named.
-            await asyncio.to_thread(plugins.remove, settings.cdi_root, settings.data_dir)
-        except GpudeckError as error:
-            log.warning("What a device plugin left cannot be removed", error=error)
         while True:
             try:
                 return await self.ledger.clean()

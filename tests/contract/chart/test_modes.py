@@ -17,7 +17,7 @@ from tests.contract.chart.test_policies import refusal
 from tests.support import realapiserver
 
 from gpudeck import errors
-from gpudeck.api import core, labels
+from gpudeck.api import conditions, core, labels
 from gpudeck.api.core import Node, Pod
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import NODE, POD, RESOURCE_SLICE
@@ -81,6 +81,31 @@ async def test_each_step_of_a_change_of_mode_may_be_written(controller: Client) 
         said = writing.condition_of(found)
         is_said = step.phase is not deciding.Phase.NO_CARDS
         assert (said.message if said else None) == (step.message if is_said else None)
+
+
+async def test_what_a_killed_device_plugin_has_said_goes_and_nothing_is_said_for_it(
+    controller: Client, admin: Client
+) -> None:
+    said = {"type": conditions.PLUGIN_CONFIGURED, "status": "True", "reason": "R", "message": "m"}
+    body = {"metadata": {"name": "node-0"}, "status": {"conditions": [said]}}
+
+    async def write(client: Client) -> None:
+        await client.apply(
+            NODE, body, Meta, manager=labels.MANAGER_DEVICE_PLUGIN, subresource="status"
+        )
+
+    with pytest.raises(errors.ForbiddenError, match="DevicePluginConfigured removed"):
+        await write(controller)
+    await write(admin)
+    writer = writing.Writer(controller, recording.Recorder(controller, "test"))
+    for step, is_there in (
+        (deciding.Step(deciding.Phase.ENDING, None, DRA), True),
+        (deciding.Step(deciding.Phase.ACTIVE, DRA), False),
+    ):
+        await writer.say(await controller.get(NODE, "node-0", Node), step, is_slow=False)
+        found = await controller.get(NODE, "node-0", Node)
+        types = [each.type for each in (found.status.conditions if found.status else None) or ()]
+        assert (conditions.PLUGIN_CONFIGURED in types) is is_there
 
 
 async def test_a_stale_look_at_a_node_is_not_written(controller: Client, admin: Client) -> None:

@@ -22,6 +22,7 @@ from tests.support import gpus
 from tests.support.apiserver import ApiServer
 
 from gpudeck.api import conditions, labels
+from gpudeck.api.meta import Meta
 from gpudeck.api.resources import EVENT, NODE, PHYSICAL_GPU, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from gpudeck.controller.modes import reconciler
 
@@ -396,6 +397,26 @@ async def test_a_mode_that_offers_nothing_keeps_others_off_for_a_while_only() ->
             await server.until(
                 lambda: any(text in each["message"] for each in server.objects(EVENT).values())
             )
+
+
+async def test_what_a_killed_device_plugin_has_said_of_its_config_goes_with_its_mode() -> None:
+    async with story(PLUGIN) as machine:
+        server = machine.server
+        said = {"type": conditions.PLUGIN_CONFIGURED, "status": "True", "reason": "R"}
+        body = {"metadata": {"name": "node-0"}, "status": {"conditions": [said]}}
+
+        def types() -> set[str]:
+            return {each["type"] for each in machine.node["status"]["conditions"]}
+
+        async with server.client() as plugin, controller(server, attended=False):
+            await plugin.apply(
+                NODE, body, Meta, manager=labels.MANAGER_DEVICE_PLUGIN, subresource="status"
+            )
+            await server.until(machine.is_in(PLUGIN))
+            assert conditions.PLUGIN_CONFIGURED in types()
+            machine.wish(DRA)
+            await server.until(machine.is_in(DRA))
+            await server.until(lambda: types() == {conditions.MODE_ACTIVE})
 
 
 UNOFFERED = "The card is in partitioning mode, so it cannot be used whole."

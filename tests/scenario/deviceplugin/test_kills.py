@@ -202,27 +202,6 @@ async def test_a_start_is_finished_by_the_next_whenever_it_is_killed() -> None:
     await at_every_call(survives)
 
 
-async def test_a_mode_that_ends_leaves_nothing_to_the_next_whenever_the_end_is_killed() -> None:
-    async def survives(program: Program, family: str, number: int) -> bool:
-        world = program.world
-        world.mode("device-plugin")
-        process = await program.launch()
-        await program.offers(gpu=4)
-        await world.api.until(lambda: world.condition() is not None, seconds=PATIENCE_SECONDS)
-        async with tracing.doomed(process.pid, family, number) as doom:
-            world.mode("dra")
-            process.send_signal(signal.SIGTERM)
-            await process.wait()
-        # What the DRA plugin does when it starts.
-        plugins.remove_leftovers(world.folder / "cdi", world.folder / "data")
-        plugins.remove(world.folder / "cdi", world.folder / "data")
-        assert not list((world.folder / "cdi").iterdir())
-        assert not (world.folder / "data" / plugins.STATE_FILE).exists()
-        return not doom.struck
-
-    await at_every_call(survives, ("unlink",))
-
-
 SHARES = "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: gpu, replicas: 2}]}}"
 
 

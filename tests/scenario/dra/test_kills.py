@@ -93,13 +93,21 @@ class Plugin:
 
     async def start_doomed(self, family: str, number: int) -> bool:
         """Start it and kill it at the `number`-th call since its exec; False if it had fewer."""
-        await self.launch("/bin/sh", "-c", 'read -r line; exec "$0" "$@"')
-        assert self._process is not None
-        assert self._process.stdin is not None
+        await self.launch_waiting()
         async with self.doomed(family, number) as doom:
-            self._process.stdin.write(b"\n")
+            self.begin()
             await self.registered()
         return doom.struck
+
+    async def launch_waiting(self) -> None:
+        """Start the process so that it is its own only after `begin`."""
+        await self.launch("/bin/sh", "-c", 'read -r line; exec "$0" "$@"')
+
+    def begin(self) -> None:
+        """Let the process be the plugin."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
 
     @contextlib.asynccontextmanager
     async def doomed(self, family: str, number: int) -> AsyncIterator[tracing.Doom]:

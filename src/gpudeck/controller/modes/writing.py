@@ -3,6 +3,7 @@
 
 Called by `reconciler`. Label and taint are one write, on the condition that the Node is still
 as it was read; the condition is ours alone (server-side apply), so the kubelet's stay as they are.
+The condition of a device plugin goes with its mode, for the plugin may have been killed.
 """
 
 from __future__ import annotations
@@ -53,18 +54,21 @@ class Writer:
         """Bring the condition about, and tell people when its reason changes."""
         before = condition_of(node)
         after = condition(before, step, recording.timestamp())
+        name = node.metadata.name
+        if is_stale(node, step):
+            await self._apply(name, {}, manager=labels.MANAGER_DEVICE_PLUGIN)
         if before == after:
             return
-        name = node.metadata.name
-        said = [after] if after is not None else []
-        body: dict[str, Any] = {"metadata": {"name": name}, "status": {"conditions": said}}
-        await self._client.apply(
-            NODE, body, Meta, manager=labels.MANAGER_CONTROLLER, subresource="status"
-        )
-        metrics.writes.labels("Node").inc()
+        said = {"conditions": [after] if after is not None else []}
+        await self._apply(name, said, manager=labels.MANAGER_CONTROLLER)
         self._tell(name, before, step)
         if is_slow and not step.phase.is_settled:
             self._record(name, SLOW, f"The mode has been changing for long. {step.message}")
+
+    async def _apply(self, name: str, status: dict[str, Any], *, manager: str) -> None:
+        body = {"metadata": {"name": name}, "status": status}
+        await self._client.apply(NODE, body, Meta, manager=manager, subresource="status")
+        metrics.writes.labels("Node").inc()
 
     def _tell(self, name: str, before: NodeCondition | None, step: deciding.Step) -> None:
         if step.phase is Phase.NO_CARDS or (before is not None and before.reason == step.phase):
@@ -111,6 +115,13 @@ def condition(before: NodeCondition | None, step: deciding.Step, now: str) -> No
         message=step.message,
         last_transition_time=before.last_transition_time if before and is_same else now,
     )
+
+
+def is_stale(node: Node, step: deciding.Step) -> bool:
+    """Whether a device plugin whose mode is over has left its condition. Pure."""
+    is_over = step.active == labels.MODE_DRA or step.phase is Phase.NO_CARDS
+    found = (node.status.conditions if node.status else None) or ()
+    return is_over and any(each.type == conditions.PLUGIN_CONFIGURED for each in found)
 
 
 def condition_of(node: Node) -> NodeCondition | None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpudeck.api import labels
-from gpudeck.api.core import Node, NodeCondition
+from gpudeck.api.core import Node, NodeCondition, NodeStatus
 from gpudeck.controller.modes import deciding, writing
 from gpudeck.controller.modes.deciding import Phase, Step
 from gpudeck.kube import evicting
@@ -88,3 +88,22 @@ def test_our_condition_is_found_among_others() -> None:
     assert writing.condition_of(msgspec.convert(value, Node)) == NodeCondition(
         type="GPUModeActive", status="True"
     )
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (Step(Phase.ACTIVE, DRA), True),
+        (Step(Phase.BEGINNING, DRA, DRA), True),
+        (Step(Phase.NO_CARDS), True),
+        (Step(Phase.ENDING, None, DRA), False),
+        (Step(Phase.ACTIVE, PLUGIN), False),
+    ],
+)
+def test_what_a_device_plugin_said_is_stale_once_its_mode_is_over(
+    step: Step, expected: bool
+) -> None:
+    found = node()
+    assert not writing.is_stale(found, step)
+    found.status = NodeStatus(conditions=[NodeCondition(type="DevicePluginConfigured")])
+    assert writing.is_stale(found, step) is expected
