@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
@@ -175,28 +175,29 @@ def marks(node: Node) -> dict[str, Any] | None:
     """
     meta = node.metadata
     known, notes = meta.labels or {}, meta.annotations or {}
-    given = nodes.patch(node, nodes.Wish()) if labels.MIG_CHANGE in notes else None
-    of_mig: Mapping[str, Any] = given["metadata"] if given is not None else {}
+    given = (nodes.patch(node, nodes.Wish()) if labels.MIG_CHANGE in notes else None) or {}
+    of_mig, spec = given.get("metadata", {}), given.get("spec", {})
     taints = (node.spec.taints if node.spec else None) or []
-    drop = {labels.MODE_CHANGE, *([labels.MIG_TAINT] if given is not None else [])}
+    drop = {labels.MODE_CHANGE, *([labels.MIG_TAINT] if given else [])}
     left = [each for each in taints if each.key not in drop]
-    gone = {
-        "labels": _none(known, (labels.ACTIVE_MODE,)) | of_mig.get("labels", {}),
-        "annotations": _none(notes, (labels.DRAIN, labels.DRAIN_BLOCKED))
-        | of_mig.get("annotations", {}),
-    }
-    if not any(gone.values()) and len(left) == len(taints):
-        return None
-    body: dict[str, Any] = {
-        "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, **gone}
-    }
     if len(left) < len(taints):
-        body["spec"] = {"taints": [msgspec.to_builtins(each) for each in left]}
-    return body
+        spec = {**spec, "taints": [msgspec.to_builtins(each) for each in left]}
+    gone = {
+        "labels": _none(known, lambda name: name == labels.ACTIVE_MODE) | of_mig.get("labels", {}),
+        "annotations": _none(notes, _is_ours) | of_mig.get("annotations", {}),
+    }
+    if not any(gone.values()) and not spec:
+        return None
+    of_node = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+    return {"metadata": {**of_node, **gone}, **({"spec": spec} if spec else {})}
 
 
-def _none(known: Mapping[str, str], names: Iterable[str]) -> dict[str, None]:
-    return {name: None for name in names if name in known}
+def _none(known: Iterable[str], is_gone: Callable[[str], bool]) -> dict[str, None]:
+    return {name: None for name in known if is_gone(name)}
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(f"{labels.GROUP}/")
 
 
 def owned(node: Node) -> dict[str, dict[str, Any]]:
@@ -218,14 +219,13 @@ def owned(node: Node) -> dict[str, dict[str, Any]]:
 
 def kept(found: Iterable[Node]) -> dict[str, int]:
     """Return on how many Nodes labels of administrators stay, by label. Pure."""
-    ours = f"{labels.GROUP}/"
     return dict(
         sorted(
             collections.Counter(
                 name
                 for node in found
                 for name in node.metadata.labels or ()
-                if name.startswith(ours) or name == labels.MIG_CONFIG
+                if _is_ours(name) or name == labels.MIG_CONFIG
             ).items()
         )
     )
