@@ -8,8 +8,8 @@ import json
 from typing import Any
 
 import pytest
+from tests.scenario.controller.machines import allow, protect, user_pod
 from tests.scenario.controller.test_controller import controller
-from tests.scenario.controller.test_modes import allow, protect, user_pod
 from tests.support.apiserver import ApiServer
 
 from gpudeck.api import labels

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and their modes, against an API server in memory and a stand-in for the node.
-
-The stand-in does what DaemonSet controller, kubelet and the workloads of a mode do: what the
-label of the active mode says runs and offers cards, what it no longer says ends and takes its
-offer along. It also notes whether both modes were ever there at once.
-"""
+"""Nodes and their modes, against an API server in memory and a stand-in for the node."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.contract.kube.test_evicting import BUDGET
+from tests.scenario.controller.machines import (
+    CARD,
+    CARDS,
+    DRA,
+    PLUGIN,
+    Machine,
+    allow,
+    protect,
+    resource_slice,
+    user_pod,
+    workload,
+)
 from tests.scenario.controller.test_controller import controller
 from tests.support import gpus
 from tests.support.apiserver import ApiServer
@@ -28,180 +33,11 @@ from gpudeck.controller.modes import reconciler
 
 pytestmark = pytest.mark.asyncio
 
-DRA, PLUGIN = labels.MODES
-CARDS = {labels.VENDOR: "nvidia"}
-SYSTEM = "gpudeck-system"
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not told by a watch is looked at often."""
     monkeypatch.setattr(reconciler, "PAUSES", ((3600.0, 0.02),))
-
-
-class Machine:
-    """The stand-in for node-0 and for what follows its pods."""
-
-    def __init__(self, server: ApiServer, **known: str) -> None:
-        self.server = server
-        self.lingering: set[str] = set()
-        """Modes whose pods do not end by themselves, and those that do not get ready."""
-        self.unready: set[str] = set()
-        self.both: list[str] = []
-        self.has_cards = True
-        self.devices = 4
-        """How many the node's only ResourceSlice has."""
-        self._is_due = False
-        server.put(
-            NODE,
-            {
-                "metadata": {"name": "node-0", "labels": {**CARDS, **known}},
-                "status": {"allocatable": {"cpu": "4"}},
-            },
-        )
-        server.put(PHYSICAL_GPU, gpus.gpu())
-        server.store.on_change(self._changed)
-        self._changed()
-
-    @property
-    def node(self) -> dict[str, Any]:
-        """A copy, to be changed and put back."""
-        return copy.deepcopy(self.server.objects(NODE)["node-0"])
-
-    @property
-    def labels(self) -> dict[str, str]:
-        found: dict[str, str] = self.node["metadata"]["labels"]
-        return found
-
-    @property
-    def active(self) -> str | None:
-        return self.labels.get(labels.ACTIVE_MODE)
-
-    @property
-    def taint(self) -> str | None:
-        taints = self.node.get("spec", {}).get("taints", [])
-        return next((each["value"] for each in taints if each["key"] == labels.MODE_CHANGE), None)
-
-    @property
-    def said(self) -> dict[str, Any]:
-        found = self.node["status"].get("conditions", [])
-        return next((each for each in found if each["type"] == conditions.MODE_ACTIVE), {})
-
-    def wish(self, mode: str | None) -> None:
-        """An administrator sets the label of the mode, or takes it away."""
-        node = self.node
-        known = {key: text for key, text in self.labels.items() if key != labels.MODE}
-        node["metadata"]["labels"] = known | ({labels.MODE: mode} if mode else {})
-        self.server.put(NODE, node)
-
-    def is_in(self, mode: str) -> Callable[[], bool]:
-        return lambda: (
-            (self.active, self.taint) == (mode, None)
-            and (self.said.get("status"), self.said.get("reason")) == ("True", "ModeActive")
-        )
-
-    def in_phase(self, phase: str) -> Callable[[], bool]:
-        return lambda: self.said.get("reason") == phase
-
-    def react(self) -> None:
-        """Bring pods and offers in line with the label."""
-        self._is_due = False
-        for mode in labels.MODES:
-            key = f"{SYSTEM}/{_workload(mode)}-1"
-            is_there = key in self.server.objects(POD)
-            if self.active == mode and not is_there:
-                self.server.put(POD, workload(mode, ready=mode not in self.unready))
-            elif self.active != mode and is_there and mode not in self.lingering:
-                self.server.remove(POD, key)
-        self._offer()
-        self._collect()
-
-    def _offer(self) -> None:
-        pods = self.server.objects(POD)
-        has = {mode: f"{SYSTEM}/{_workload(mode)}-1" in pods for mode in labels.MODES}
-        if all(has.values()):
-            self.both.append("pods of both modes")
-        offers_dra = has[DRA] and self.taint != PLUGIN and self.has_cards
-        if offers_dra != ("slice-0" in self.server.objects(RESOURCE_SLICE)):
-            if offers_dra:
-                self.server.put(RESOURCE_SLICE, resource_slice(self.devices))
-            else:
-                self.server.remove(RESOURCE_SLICE, "slice-0")
-        cards = "4" if has[PLUGIN] and self.has_cards else "0"
-        known = self.node["status"]["allocatable"]
-        if known.get("nvidia.com/gpu", "0") != cards:
-            node = self.node
-            node["status"]["allocatable"]["nvidia.com/gpu"] = cards
-            self.server.put(NODE, node)
-        if "slice-0" in self.server.objects(RESOURCE_SLICE) and cards != "0":
-            self.both.append("offers of both modes")
-
-    def _collect(self) -> None:
-        """A claim goes with its pod."""
-        pods = self.server.objects(POD)
-        for key, claim in self.server.objects(RESOURCE_CLAIM).items():
-            users = claim["status"].get("reservedFor", [])
-            if users and not any(f"t/{each['name']}" in pods for each in users):
-                self.server.remove(RESOURCE_CLAIM, key)
-
-    def _changed(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self.react)
-
-    def run_pod(self, name: str, *, claim: bool = False, **limits: str) -> None:
-        """A user's pod runs on the node, with extended resources or with a claim."""
-        if claim:
-            self.server.put(RESOURCE_CLAIM, gpus.claim(name, gpus.result(), pods=(name,)))
-        self.server.put(POD, user_pod(name, claim=claim, **limits))
-
-    def pods(self) -> set[str]:
-        return {key for key in self.server.objects(POD) if key.startswith("t/")}
-
-    def events(self) -> set[str]:
-        return {each["reason"] for each in self.server.objects(EVENT).values()}
-
-
-def _workload(mode: str) -> str:
-    return {DRA: "nvidia-adapter", PLUGIN: "nvidia-device-plugin"}[mode]
-
-
-def workload(mode: str, *, ready: bool = True) -> dict[str, Any]:
-    name = _workload(mode)
-    pod = gpus.adapter_pod(name=f"{name}-1", ready="True" if ready else "False")
-    pod["metadata"]["labels"][labels.COMPONENT] = name
-    return pod
-
-
-def resource_slice(devices: int) -> dict[str, Any]:
-    return {
-        "metadata": {"name": "slice-0"},
-        "spec": {
-            "driver": labels.DRIVER,
-            "nodeName": "node-0",
-            "pool": {"name": "node-0", "generation": 1, "resourceSliceCount": 1},
-            "devices": [{"name": f"gpu-{number}"} for number in range(devices)],
-        },
-    }
-
-
-def user_pod(name: str, *, claim: bool = False, **limits: str) -> dict[str, Any]:
-    spec: dict[str, Any] = {
-        "nodeName": "node-0",
-        "containers": [{"name": "main", "resources": {"limits": limits} if limits else {}}],
-    }
-    if claim:
-        spec["resourceClaims"] = [{"name": "card", "resourceClaimName": name}]
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": "t",
-            "uid": f"uid-{name}",
-            "labels": {"app": name},
-        },
-        "spec": spec,
-        "status": {"phase": "Running"},
-    }
 
 
 @contextlib.asynccontextmanager
@@ -212,9 +48,6 @@ async def story(mode: str, **known: str) -> AsyncIterator[Machine]:
         await server.until(lambda: len(server.objects(POD)) == 1)
         yield machine
         assert machine.both == []
-
-
-CARD = {"nvidia.com/gpu": "1"}
 
 
 @pytest.mark.parametrize("default", labels.MODES)
@@ -305,7 +138,7 @@ async def test_a_change_of_mind_turns_back_when_no_mode_is_in_force() -> None:
             machine.wish(PLUGIN)
             await server.until(machine.in_phase("WaitingForWorkloads"))
             assert machine.active is None
-            assert "nvidia-adapter-1 is still on the node" in machine.said["message"]
+            assert "nvidia-adapter-node-0 is still on the node" in machine.said["message"]
             machine.wish(DRA)
             await server.until(machine.is_in(DRA))
 
@@ -459,7 +292,7 @@ async def test_a_pool_that_is_not_whole_yet_is_waited_for() -> None:
         async with controller(server, attended=False):
             machine.unready.add(DRA)
             machine.wish(DRA)
-            await server.until(lambda: "slice-0" in server.objects(RESOURCE_SLICE))
+            await server.until(lambda: machine.slice in server.objects(RESOURCE_SLICE))
             half = resource_slice(0)
             half["spec"]["pool"]["resourceSliceCount"] = 2
             server.put(RESOURCE_SLICE, half)
@@ -602,21 +435,6 @@ def other_workload(node: str) -> dict[str, Any]:
     pod["metadata"]["name"] = f"plugin-{node}"
     pod["spec"]["nodeName"] = node
     return pod
-
-
-def protect(server: ApiServer, app: str, *, allowed: int = 0) -> None:
-    server.put(
-        BUDGET,
-        {
-            "metadata": {"name": app, "namespace": "t"},
-            "spec": {"selector": {"matchLabels": {"app": app}}},
-            "status": {"disruptionsAllowed": allowed},
-        },
-    )
-
-
-def allow(server: ApiServer, app: str) -> None:
-    protect(server, app, allowed=1)
 
 
 async def test_a_node_with_somebody_elses_plugin_takes_nobodys_turn() -> None:

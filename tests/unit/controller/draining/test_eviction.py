@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.scenario.controller.test_modes import allow, protect, user_pod
+from tests.scenario.controller.machines import allow, protect, user_pod
 from tests.support.apiserver import ApiServer
 
 from gpudeck import errors
