@@ -221,14 +221,14 @@ def test_without_a_flag_the_firmware_says_whether_there_is_a_hypervisor(
 
 
 def test_a_mainframe_names_its_hypervisor_and_its_protection(tree: HostFiles) -> None:
-    tree.write("proc/cpuinfo", "vendor_id : IBM/S390\nfeatures : esan3 zarch vxe2 sie\n")
+    tree.write("proc/cpuinfo", "vendor_id : IBM/S390\nfeatures : esan3 zarch vxe2 dfp\n")
     tree.write(
         "proc/sysinfo", "VM00 Name:            GUEST1\nVM00 Control Program: z/VM    7.3.0\n"
     )
     tree.values("sys/firmware/uv", prot_virt_host="1")
     known = Known()
     cpu.read(tree.root, known)
-    assert known.flags["cpu.cpuid"] == {"ESAN3", "ZARCH", "VXE2", "SIE"}
+    assert known.flags["cpu.cpuid"] == {"ESAN3", "ZARCH", "VXE2", "DFP"}
     assert known.attributes["cpu.model"] == {"vendor_id": "IBM/S390", "hypervisor": "z_VM_7.3.0"}
     assert known.attributes["cpu.security"] == {"se.enabled": "true"}
 
