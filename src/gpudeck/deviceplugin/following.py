@@ -17,6 +17,10 @@ from gpudeck.pluginconfig import model
 STREAM_SECONDS = 2.0
 """How long the kubelet may take to follow us before we register again."""
 LONGEST_SECONDS = 30.0
+LOOK_SECONDS = 0.2
+"""How often sockets are looked at while a kubelet is awaited."""
+SETTLED_SECONDS = 1.0
+"""The same while it follows: its end ends its stream, which is told at once."""
 
 
 class Step(enum.StrEnum):
@@ -58,3 +62,9 @@ def step(situation: Situation) -> Step:
     if not situation.followed and situation.now - situation.since >= STREAM_SECONDS:
         return Step.REGISTER
     return Step.NOTHING
+
+
+def is_settled(situation: Situation) -> bool:
+    """Nothing is awaited: the kubelet that accepted us is there and follows."""
+    known = situation.kubelet is not None and situation.registered == situation.kubelet
+    return situation.serves and known and situation.followed

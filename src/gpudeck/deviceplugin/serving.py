@@ -24,7 +24,6 @@ from gpudeck.pluginconfig import model
 
 log = logs.get(__name__)
 
-LOOK_SECONDS = 0.2
 GRACE_SECONDS = 2.0
 RETRY_SECONDS = 2.0
 HELD_SECONDS = 10.0
@@ -41,9 +40,12 @@ class Served:
         current: Callable[[], standing.Standing],
         *,
         allocated: Callable[[], None],
+        left: Callable[[], None],
     ) -> None:
+        """`left` is called when a kubelet has ceased to follow."""
         self.name = name
         self._allocated = allocated
+        self._left = left
         self.path = folder / socket_name(name)
         self._folder = folder
         self._current = current
@@ -93,6 +95,7 @@ class Served:
         finally:
             self._streams -= 1
             self._since = time.monotonic()
+            self._left()
 
     def allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
         """`deviceplugins.Plugin.allocate`."""
@@ -123,8 +126,8 @@ class Served:
         self.handed_out = {each: at for each, at in self.handed_out.items() if at > limit}
         return frozenset(self.handed_out)
 
-    async def look(self, kubelet: tuple[int, int] | None) -> None:
-        """Do the next step, if there is one."""
+    async def look(self, kubelet: tuple[int, int] | None) -> bool:
+        """Do the next step, if there is one; False while a kubelet is awaited."""
         if self._failures and kubelet != self._failed_with:
             self._failures = 0  # Another kubelet: it need not wait for what the last one did.
         situation = following.Situation(
@@ -144,7 +147,8 @@ class Served:
             case following.Step.REGISTER:
                 await self._register(kubelet)
             case following.Step.NOTHING:
-                pass
+                return following.is_settled(situation)
+        return False
 
     async def _serve(self) -> bool:
         """Make the socket (anew). The old server is ended first: gRPC removes its path then."""
@@ -221,6 +225,7 @@ class Plugins:
                     self._folder,
                     lambda: self.standing,
                     allocated=self._allocated,
+                    left=self._wake.set,
                 )
         for each in self.served.values():
             each.changed()
@@ -244,12 +249,14 @@ class Plugins:
         self._clear()
         try:
             while True:
-                kubelet = identity(self._folder / deviceplugins.KUBELET_SOCKET)
-                looks = [each.look(kubelet) for each in self.served.values()]
-                await asyncio.gather(*looks)
                 self._wake.clear()
+                kubelet = identity(self._folder / deviceplugins.KUBELET_SOCKET)
+                settled = await asyncio.gather(
+                    *(each.look(kubelet) for each in self.served.values())
+                )
+                pause = following.SETTLED_SECONDS if all(settled) else following.LOOK_SECONDS
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
+                    async with asyncio.timeout(pause):
                         await self._wake.wait()
         finally:
             await asyncio.gather(*(each.close() for each in self.served.values()))

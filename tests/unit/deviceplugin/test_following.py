@@ -4,7 +4,7 @@
 import msgspec
 import pytest
 
-from gpudeck.deviceplugin.following import Situation, Step, step
+from gpudeck.deviceplugin.following import Situation, Step, is_settled, step
 
 KUBELET, NEXT = (1, 1), (1, 2)
 WELL = Situation(
@@ -33,3 +33,20 @@ WELL = Situation(
 )
 def test_the_next_step(what: str, changes: dict[str, object], expected: Step) -> None:
     assert step(msgspec.structs.replace(WELL, **changes)) is expected, what
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"serves": False}, False),
+        ({"kubelet": None}, False),
+        ({"kubelet": None, "registered": None}, False),
+        ({"kubelet": NEXT}, False),
+        ({"followed": False}, False),
+    ],
+)
+def test_a_plugin_is_settled_while_its_kubelet_follows(
+    changes: dict[str, object], expected: bool
+) -> None:
+    assert is_settled(msgspec.structs.replace(WELL, **changes)) is expected
