@@ -3,12 +3,14 @@
 
 The host tree and the mock of the maker's library are the lab's; API server and kubelet are the
 tests' stand-ins, in this process. The programs are the real ones, each a process of its own
-that is started as a container would start it, with the program's wheels in place of an image.
+that is started as a container would start it, with the program's wheels, and byte code of this
+source, in place of an image.
 """
 
 from __future__ import annotations
 
 import asyncio
+import compileall
 import contextlib
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from tests.contract.vendors import benches
 from tests.scenario.deviceplugin import standins
 from tests.support import apiserver
 
+import gpudeck
 from benchmarks import processes
 from gpudeck.api import resources
 from gpudeck.errors import UnavailableError
@@ -140,6 +143,7 @@ class Program:
 @contextlib.asynccontextmanager
 async def host() -> AsyncIterator[Host]:
     """A host, its API server and its kubelet, inside the block."""
+    compileall.compile_dir(Path(gpudeck.__file__).parent, quiet=2)
     with _patched() as patch, tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         (folder / "host").mkdir()
