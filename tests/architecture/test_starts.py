@@ -15,10 +15,11 @@ _HTTP, _GRPC, _MAKER, _CERTIFICATES = "aiohttp", "grpc", "pynvml", "cryptography
     ("module", "absent"),
     [
         ("gpudeck.cli.main", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
-        ("gpudeck.deviceplugin.main", (_HTTP, _MAKER, _CERTIFICATES, "rich")),
+        ("gpudeck.deviceplugin.main", (_HTTP, _MAKER, _CERTIFICATES, "rich", "yaml")),
         ("gpudeck.dra.main", (_HTTP, _MAKER, _CERTIFICATES, "rich")),
-        ("gpudeck.gfd.serving", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
+        ("gpudeck.gfd.serving", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich", "yaml")),
         ("gpudeck.features.worker", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
+        ("gpudeck.repartitioning.main", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
         ("gpudeck.agent.main", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
         ("gpudeck.vendors.worker", (_HTTP, _GRPC, _CERTIFICATES, "rich", "yaml", "click")),
     ],

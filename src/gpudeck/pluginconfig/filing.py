@@ -34,7 +34,7 @@ class File:
         return selecting.of_file(self._path, self._files.read_text(self._path))
 
     async def follow(self, show: telling.Show, state: keeping.State | None = None) -> None:
-        """Tell of its content, and of each new one, for ever.
+        """Tell of its content, and of each new one for as long as there may be one.
 
         A wrong one keeps the last good one in force. One that is wrong already leaves that of the
         last run, by its `state`; raises as `read` where there is no state.
@@ -44,7 +44,7 @@ class File:
         told.use(selected)
         if state is not None:
             await state.save(selected)
-        while True:
+        while self._path:
             await asyncio.sleep(self._look_seconds)
             stamp = await asyncio.to_thread(self._look)
             if stamp != self._stamp:

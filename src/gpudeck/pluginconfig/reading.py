@@ -13,9 +13,7 @@ import math
 import re
 from typing import Any
 
-import yaml
-
-from gpudeck.api import documents, fields, quantities
+from gpudeck.api import fields, quantities
 from gpudeck.api.fields import Field, Parts
 from gpudeck.errors import InvalidError
 from gpudeck.pluginconfig import model
@@ -95,6 +93,13 @@ def _load(text: str) -> Any:
             raise _unreadable(
                 f"line {number} holds a no-break space", "blanks; replace what was pasted"
             )
+    if not text:
+        return None
+    # A megabyte and a tenth of the start of a process: not for nodes on which no config is chosen.
+    import yaml  # noqa: PLC0415
+
+    from gpudeck.api import documents  # noqa: PLC0415
+
     try:
         return documents.load(text)
     except yaml.YAMLError as error:
