@@ -34,7 +34,8 @@ class Timing:
 
     poll: float = 10.0
     changeable: float = math.inf
-    """The same while a card has a partitioning mode, which may change without a trace."""
+    """The same while a card has a partitioning mode, which may change without a trace. The bus
+    is looked at with every `poll`."""
     shortest_pause: float = 1.0
     """Between two passes, however many events come."""
     open: float = 30.0
@@ -96,6 +97,8 @@ class Supervisor:
         self._not_before = 0.0
         self._opened_for: frozenset[str] = frozenset()
         self._look: asyncio.Task[Sequence[contract.Site]] | None = None
+        self._looked = -math.inf
+        """When the bus was last seen."""
         self._traced: tuple[str, ...] | None = None
 
     async def run(self) -> None:
@@ -109,8 +112,9 @@ class Supervisor:
         early = loop.call_later(self._timing.first_inventory, self._publish)
         try:
             while True:
+                is_woken = self._wake.is_set()
                 self._wake.clear()
-                await self._pass()
+                await self._pass(is_woken=is_woken)
                 early.cancel()
                 self._publish()
                 await asyncio.sleep(min(self._timing.shortest_pause, self._timing.poll))
@@ -328,8 +332,11 @@ class Supervisor:
         except TimeoutError:
             return
 
-    async def _pass(self) -> None:
-        sites = await self._look_at_bus()
+    async def _pass(self, *, is_woken: bool) -> None:
+        sites = None
+        # The bus costs more than all readings: a pass that only asks for modes spares it.
+        if is_woken or time.monotonic() - self._looked >= self._timing.poll:
+            sites = await self._look_at_bus()
         async with self._turn:
             if sites is not None:
                 self._know(sites)
@@ -371,6 +378,7 @@ class Supervisor:
             log.warning("Cannot look at the PCI bus, keeping what is known", why=error.message)
             return None
         self._look = None
+        self._looked = time.monotonic()
         return sites
 
     def _know(self, sites: Sequence[contract.Site]) -> None:
