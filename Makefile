@@ -8,7 +8,7 @@ BIN := .venv/bin
 OWN_LAB := $(patsubst %,tests/lab/test_%.py,\
 	device_plugin host_root lifecycle mig_manager mixed_cluster modes plugin_restarts)
 # Two at a time: half of what a test in a cluster takes is waiting.
-TWO := $(MAKE) --jobs 2 --output-sync
+TWO := --jobs 2 --output-sync --no-print-directory
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	--universal --python-version 3.11 pyproject.toml
 
@@ -35,7 +35,7 @@ fix: setup ## Mend what can be mended by itself
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
 fast: setup ## Unit, scenario, contract and architecture tests: no cluster
-	$(TWO) fast-units fast-stories
+	$(MAKE) $(TWO) fast-units fast-stories
 
 fast-units: setup
 	$(BIN)/pytest -q tests/unit tests/architecture
@@ -47,7 +47,7 @@ programs: setup ## Build Kubernetes and what else the lab runs (once)
 	$(BIN)/python -m gpudeck.lab.toolchain
 
 lab-test: setup ## The end-to-end tests in the lab
-	$(TWO) lab-test-shared lab-test-own
+	$(MAKE) $(TWO) lab-test-shared lab-test-own
 
 lab-test-own: setup
 	$(BIN)/pytest -q --timeout 900 $(OWN_LAB)
@@ -62,7 +62,7 @@ qemu-test: qemu-packages ## Memory limits of shares on a kernel with cgroup vers
 	$(BIN)/pytest -q tests/qemu
 
 test: setup programs ## Everything that guards the project, each once
-	$(TWO) check fast-units fast-stories qemu-test lab-test-shared lab-test-own
+	$(MAKE) $(TWO) check fast-units fast-stories qemu-test lab-test-shared lab-test-own
 
 test-skew: setup ## Tests of the API against the oldest Kubernetes, 1.34 (builds its API server once)
 	programs=$$(nice $(BIN)/python -m gpudeck.lab.toolchain oldest) && \
