@@ -248,7 +248,7 @@ class Process:
         config = configured.completed(selected.config, self._settings)
         way = configuring.way(config.flags, config.imex, self._settings)
         offer = offering.offer(inventory, self._seen, config)
-        found = await asyncio.to_thread(self._prepare, offer, way, inventory.driver.version)
+        found = await asyncio.to_thread(self._prepare, offer, way, inventory.driver)
         flags = config.flags.plugin
         new = standing.Standing(
             offer=offer,
@@ -329,7 +329,9 @@ class Process:
                     await asyncio.sleep(WRITTEN_SECONDS / 50)
         return await asyncio.to_thread(read)
 
-    def _prepare(self, offer: offering.Offer, way: answering.Way, version: str) -> specs.Found:
+    def _prepare(
+        self, offer: offering.Offer, way: answering.Way, driver: contract.DriverState
+    ) -> specs.Found:
         """Find out what containers need and have it on disk; blocks, so it runs in a thread."""
         folder = self._settings.cdi_root
         own = folder / plugins.file_name(answering.CDI_CLASS)
@@ -337,7 +339,7 @@ class Process:
             self._vendor,
             offer,
             way,
-            driver_version=version,
+            driver=driver,
             hook_path=self._hook(),
             root=self._root,
             before=_content(own),

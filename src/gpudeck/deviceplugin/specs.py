@@ -45,11 +45,16 @@ class _Collected:
     """Filled unit by unit."""
 
     def __init__(
-        self, vendor: contract.Vendor, way: answering.Way, *, version: str, hook_path: str
+        self,
+        vendor: contract.Vendor,
+        way: answering.Way,
+        *,
+        driver: contract.DriverState,
+        hook_path: str,
     ) -> None:
         self._vendor = vendor
         self._way = way
-        self._version = version
+        self._driver = driver
         self._hook_path = hook_path
         self.devices: dict[str, spec.ContainerEdits] = {}
         self.shared = spec.NOTHING
@@ -60,6 +65,10 @@ class _Collected:
 
     def take(self, unit: offering.Unit, part: answering.Part | None) -> None:
         """Ask about a unit; what goes wrong is noted and costs no other one anything."""
+        if not self._driver.ready:
+            # What its files are is not known, and the files that name them stay as they are.
+            self.unready[unit.id] = self._driver.message
+            return
         try:
             self._take(unit, part)
         except GpudeckError as error:
@@ -81,7 +90,9 @@ class _Collected:
         uses = [contract.Use(card=card, partition=unit.partition)]
         if part is not None:
             uses.append(contract.Use(card=card, share=share_of(unit, part)))
-        answer = self._vendor.inject(uses, driver_version=self._version, hook_path=self._hook_path)
+        answer = self._vendor.inject(
+            uses, driver_version=self._driver.version, hook_path=self._hook_path
+        )
         own = answer.uses[0].edits
         self.shared = answer.shared
         self.devices[answering.cdi_name(unit, self._way)] = own
@@ -160,7 +171,7 @@ def find(
     offer: offering.Offer,
     way: answering.Way,
     *,
-    driver_version: str,
+    driver: contract.DriverState,
     hook_path: str,
     root: host.Root,
     before: bytes | None = None,
@@ -170,7 +181,7 @@ def find(
     `before` is the file of the cards as it is: a container that is started again asks for the
     name that its pod was given, whatever the config says by now of partitions, sharing or ids.
     """
-    collected = _Collected(vendor, way, version=driver_version, hook_path=hook_path)
+    collected = _Collected(vendor, way, driver=driver, hook_path=hook_path)
     for resource in offer.resources:
         for unit in {each.unit.id: each.unit for each in resource.devices}.values():
             collected.take(unit, answering.part(resource, unit))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.unit.deviceplugin.nodes import card, offer
+from tests.unit.deviceplugin.nodes import READY, card, offer
 
 from gpudeck import errors
 from gpudeck.deviceplugin import answering, offering, specs
@@ -40,12 +40,13 @@ def find(
     offered: offering.Offer,
     before: bytes | None = None,
     way: answering.Way | None = None,
+    driver: contract.DriverState = READY,
 ) -> tuple[specs.Found, dict[str, Any]]:
     found = specs.find(
         Vendor(contract.VendorSettings(host_root=str(tmp_path))),
         offered,
         way or answering.Way(),
-        driver_version="1.0",
+        driver=driver,
         hook_path="",
         root=Root(tmp_path),
         before=before,
@@ -112,6 +113,15 @@ def test_names_stay_when_devices_are_named_another_way(tmp_path: Path) -> None:
     assert sorted(names(files)) == ["0:0", "MIG-2-0"]
     _, files = find(tmp_path, offer("", card(3)), dict(second.files).popitem()[1])
     assert names(files) == ["GPU-3"]
+
+
+def test_while_the_driver_is_away_files_stay_and_its_own_words_are_the_reason(
+    tmp_path: Path,
+) -> None:
+    away = contract.DriverState(ready=False, reason="DriverHung", message="It hangs.")
+    found, files = find(tmp_path, offer("", card(0)), driver=away)
+    assert (files, found.problems) == ({}, ())
+    assert dict(found.ready.unready) == {"GPU-0": "It hangs."}
 
 
 def test_a_broken_file_is_made_anew(tmp_path: Path) -> None:
