@@ -160,9 +160,8 @@ def balanced(
     for each in available:
         if each not in set(required):
             free.setdefault(units.get(each, each), []).append(each)
-    of_unit = Counter(units.values())
     free_of_unit = Counter(units.get(each, each) for each in available)
-    given = {unit: of_unit[unit] - free_of_unit[unit] for unit in free_of_unit}
+    given = _given(units, free_of_unit)
     taken = Counter(units.get(each, each) for each in required)
     chosen = list(required)
     order = {unit: number for number, unit in enumerate(free_of_unit)}
@@ -176,6 +175,31 @@ def balanced(
         chosen.append(free[unit].pop(0))
         taken[unit] += 1
     return chosen
+
+
+def together(
+    available: Sequence[str],
+    required: Sequence[str],
+    size: int,
+    *,
+    units: Mapping[str, str],
+    policy: model.AllocationPolicy,
+) -> list[str]:
+    """As `balanced`, but all of one unit where one has enough: a container has one MPS daemon."""
+    free_of_unit = Counter(units.get(each, each) for each in available)
+    given = _given(units, free_of_unit)
+    sign = 1 if policy is model.AllocationPolicy.DISTRIBUTED else -1
+    for unit in sorted(free_of_unit, key=lambda each: sign * given[each]):
+        of_unit = [each for each in available if units.get(each, each) == unit]
+        if len(of_unit) >= size and set(required) <= set(of_unit):
+            available = of_unit
+            break
+    return balanced(available, required, size, units=units, policy=policy)
+
+
+def _given(units: Mapping[str, str], free_of_unit: Mapping[str, int]) -> dict[str, int]:
+    of_unit = Counter(units.values())
+    return {unit: of_unit[unit] - free for unit, free in free_of_unit.items()}
 
 
 def is_whole(resource: offering.Resource) -> bool:

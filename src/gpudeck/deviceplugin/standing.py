@@ -118,7 +118,9 @@ def prefer(
             available, required, size, lambda one, other: scores.get((one, other), 0)
         )
     units = {device.id: _bucket(device) for device in resource.devices}
-    return preferring.balanced(available, required, size, units=units, policy=standing.policy)
+    is_mps = resource.strategy is model.Strategy.MPS
+    choose = preferring.together if is_mps else preferring.balanced
+    return choose(available, required, size, units=units, policy=standing.policy)
 
 
 def _bucket(device: offering.Device) -> str:

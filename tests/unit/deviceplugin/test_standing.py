@@ -70,3 +70,28 @@ def test_partitions_are_taken_from_the_emptiest_card() -> None:
         available_deviceIDs=["MIG-0-2", "MIG-1-0", "MIG-1-1", "MIG-1-2"], allocation_size=1
     )
     assert standing.prefer(now, "nvidia.com/mig-1g.5gb", request) == ["MIG-1-0"]
+
+
+BY_MPS = """\
+sharing:
+  mps: {failRequestsGreaterThanOne: false, resources: [{name: gpu, replicas: 3}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("free", "chosen"),
+    [
+        (["GPU-0::1", "GPU-0::2", "GPU-1::0", "GPU-1::1", "GPU-1::2"], ["GPU-1::0", "GPU-1::1"]),
+        (["GPU-0::0", "GPU-0::1", "GPU-0::2", "GPU-1::2"], ["GPU-0::0", "GPU-0::1"]),
+        (["GPU-0::0", "GPU-1::2"], ["GPU-0::0", "GPU-1::2"]),
+    ],
+)
+def test_replicas_by_mps_are_of_one_card_where_it_has_enough(
+    free: list[str], chosen: list[str]
+) -> None:
+    """A container finds one daemon: of two cards it would be refused."""
+    now = standing.Standing(offer=offer(BY_MPS, card(0), card(1)))
+    request = pb.ContainerPreferredAllocationRequest(available_deviceIDs=free, allocation_size=2)
+    assert standing.prefer(now, GPU, request) == chosen
+    request.must_include_deviceIDs.append(free[-1])
+    assert free[-1] in standing.prefer(now, GPU, request)
