@@ -121,7 +121,7 @@ def _core(parts: Parts, found: Found) -> None:
         "sleepInterval", "featureSources", "labelSources", "sources", "labelWhiteList",
         "noPublish", "noPublishFeatures", "noOwnerRefs", "klog",
     )  # fmt: skip
-    _take(found, core, "sleepInterval", "scan_seconds", _time)
+    _take(found, core, "sleepInterval", "scan_seconds", _pause)
     _take(found, core, "featureSources", "sources", _source_names)
     _take(found, core, "labelSources", "label_sources", _source_names)
     _take(found, core, "sources", "label_sources", _source_names)  # The old name goes first.
@@ -224,6 +224,11 @@ def _time(field: Field) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise field.refuse("a time such as 60s or 1h30m")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def _pause(field: Field) -> float:
+    """A second at least, as with node-feature-discovery: the host is looked at after each."""
+    return max(_time(field), 1.0)
 
 
 def _positive_time(field: Field) -> float:

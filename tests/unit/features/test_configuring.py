@@ -204,7 +204,7 @@ def test_times_of_an_election_that_do_not_fit_together_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("60s", 60.0), ("1h30m", 5400.0), ("500ms", 0.5), ("1.5h", 5400.0)]
+    ("text", "seconds"), [("60s", 60.0), ("1h30m", 5400.0), ("1500ms", 1.5), ("1.5h", 5400.0)]
 )
 def test_times_are_spelled_as_go_spells_them(text: str, seconds: float) -> None:
     assert _interval(text) == seconds
@@ -213,6 +213,11 @@ def test_times_are_spelled_as_go_spells_them(text: str, seconds: float) -> None:
 @pytest.mark.parametrize("text", ["0", "0s", "-1s"])
 def test_a_time_that_is_not_positive_means_never(text: str) -> None:
     assert _interval(text) == configuring.NEVER_SECONDS
+
+
+@pytest.mark.parametrize("text", ["1ms", "0.5s"])
+def test_the_host_is_not_looked_at_without_a_pause(text: str) -> None:
+    assert _interval(text) == 1.0
 
 
 def _interval(text: str) -> Any:

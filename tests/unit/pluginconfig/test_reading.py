@@ -258,13 +258,6 @@ def test_a_partition_needs_no_quotes() -> None:
     assert sharing.resources[0].devices == ("0:1", "1:0")
 
 
-@pytest.mark.parametrize("key", ["migStrategy", "deviceDiscoveryStrategy", "gdsEnabled", "mpsRoot"])
-def test_a_value_that_aliases_make_endless_is_refused_at_once(key: str) -> None:
-    levels = ", ".join(f"&a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(12))
-    with pytest.raises(InvalidError, match=rf"flags\.{key}"):
-        reading.parse(f"flags: {{{key}: [&a0 [x], {levels}]}}")
-
-
 def test_time_slicing_beside_mps_is_said_to_do_nothing() -> None:
     text = (
         "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}, "
