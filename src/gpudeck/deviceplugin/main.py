@@ -18,6 +18,7 @@ from gpudeck import errors, logs
 from gpudeck.cdi import hooks, plugins
 from gpudeck.deviceplugin import (
     answering,
+    asking,
     configuring,
     daemons,
     leaving,
@@ -37,7 +38,6 @@ from gpudeck.host import root as host
 from gpudeck.kube import recording
 from gpudeck.kube import serving as pages
 from gpudeck.kube.client import Client
-from gpudeck.kubelet import checkpoints, holding
 from gpudeck.pluginconfig import model, selecting
 from gpudeck.pluginconfig import settings as configured
 from gpudeck.vendors import calling, contract, records, registry, remembering, supervisor
@@ -47,8 +47,6 @@ log = logs.get(__name__)
 HELD_SECONDS = 2.0
 """How often the kubelet is asked what pods hold, while devices wait for that."""
 RETRY_SECONDS = 0.5
-WRITTEN_SECONDS = 0.5
-"""How long a kubelet may take to write its file after a list was sent."""
 SAID_SECONDS = 5.0
 """What keeps an offer from being changed is said on the Node once it lasts so long."""
 LOCK_FILE = "device-plugin.lock"
@@ -261,7 +259,7 @@ class Process:
             # First take back, then ask: the kubelet cannot hand out meanwhile what was asked for.
             both = standing.between(before.offer, offer)
             self._plugins.show(standing.replaced(new, offer=both, withheld=before.withheld))
-        held = await self._held(offer)
+        held = await asking.held(self._settings, self._plugins, offer.names)
         withheld = occupying.withheld(offer, held)
         for address, action in daemons.steps(
             offer, inventory, held=held, withheld=withheld
@@ -293,41 +291,6 @@ class Process:
     def _tell(self, before: standing.Standing, withheld: dict[tuple[str, str], str]) -> None:
         for key in sorted(set(withheld) - set(before.withheld)):
             log.info("A device waits", resource=key[0], why=withheld[key])
-
-    async def _held(self, offer: offering.Offer) -> occupying.Held:
-        if not self._settings.pod_resources:
-            return {}
-        held = await holding.held(Path(self._settings.pod_resources))
-        for name, recent in self._plugins.recent().items():
-            held[name] = dict.fromkeys(recent, "") | held.get(name, {})
-        for name, untold in (await self._untold(held, offer)).items():
-            held[name] = dict.fromkeys(untold, "") | held.get(name, {})
-        return held
-
-    async def _untold(
-        self, held: occupying.Held, offer: offering.Offer
-    ) -> dict[str, frozenset[str]]:
-        """What the kubelet does not tell of: devices of init containers.
-
-        Its file has them, beside those of pods that have ended. Where it has more than was told,
-        the kubelet is made to write it anew; it forgot what has ended when it was just asked.
-        """
-
-        def read() -> dict[str, frozenset[str]]:
-            return checkpoints.untold(
-                folder, held, concerns=lambda each: offering.unit_of(each) in offer.names
-            )
-
-        folder = self._settings.plugins_dir
-        before = checkpoints.stamp(folder)
-        untold = await asyncio.to_thread(read)
-        if not untold or not self._plugins.repeat():
-            return untold
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WRITTEN_SECONDS):
-                while checkpoints.stamp(folder) == before:  # noqa: ASYNC110 - a file tells nobody.
-                    await asyncio.sleep(WRITTEN_SECONDS / 50)
-        return await asyncio.to_thread(read)
 
     def _prepare(
         self, offer: offering.Offer, way: answering.Way, driver: contract.DriverState
