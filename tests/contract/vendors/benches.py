@@ -277,10 +277,15 @@ class NvidiaBench:
     def take_driver_away(self) -> None:
         self.turn_host("init=9")
 
-    def _smi(self, *words: str) -> None:
+    def listed(self) -> str:
+        """Cards and partitions, as the mock's own nvidia-smi numbers them."""
+        return self._smi("-L")
+
+    def _smi(self, *words: str) -> str:
         environment = {**os.environ, "LD_LIBRARY_PATH": str(self.artifacts)}
         command = [str(self.artifacts / "nvidia-smi"), *words]
-        subprocess.run(command, check=True, capture_output=True, env=environment)
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        return done.stdout
 
     def _simctl(self, *words: str) -> None:
         subprocess.run([str(self.artifacts / "simctl"), *words], check=True, capture_output=True)

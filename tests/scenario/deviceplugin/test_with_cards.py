@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -224,6 +225,30 @@ async def test_partitions_appear_by_profile_as_they_are_made(
     assert nodes[0] == "/dev/nvidia0"
     assert all(each.startswith("/dev/nvidia-caps/") for each in nodes[1:])
     assert len(nodes) == 3
+
+
+@pytest.mark.parametrize("machine", ["h100-x8"])
+async def test_an_index_names_the_partition_that_the_driver_numbers_so(
+    program: Program, stopped: World, bench: benches.NvidiaBench
+) -> None:
+    """NVIDIA's runtime asks the driver for `0:1`."""
+    await stopped.offers(gpu=8)
+    bench.enable_partitions(0)
+    bench.partition(0, "19,19,14")
+    small, middle = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"
+    await stopped.until(
+        lambda: [stopped.kubelet.allocatable(each) for each in (small, middle)] == [2, 1]
+    )
+    stopped.configure(index=STRATEGIES.format("envvar"))
+    stopped.label("index")
+    await stopped.until(lambda: "index" in (stopped.condition() or {}).get("message", ""))
+    given = {}
+    for resource in (small, middle):
+        for uuid in stopped.kubelet.devices(resource) or {}:
+            answer = await stopped.kubelet.allocate(resource, uuid)
+            given[uuid] = answer.envs["NVIDIA_VISIBLE_DEVICES"]
+    listed = re.findall(r"Device +(\d+): \(UUID: (MIG-[^)]+)", bench.listed())
+    assert given == {uuid: f"0:{number}" for number, uuid in listed}
 
 
 def device_nodes(world: World, name: str) -> list[str]:
