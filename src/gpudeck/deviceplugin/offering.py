@@ -108,7 +108,7 @@ def offer(inventory: records.Inventory, seen: Seen, config: model.Config) -> Off
     for name, units in named.items():
         resources += _shared(name, units, config.sharing, problems)
     if config.sharing is not None:
-        problems += _without_effect(named, config.sharing)
+        problems += _without_effect(named, config, config.sharing)
     names = frozenset(name for u in (*cards, *_parts(cards, [])) for name in (u.id, u.index))
     return Offer(resources=_merged(resources), problems=tuple(problems), names=names)
 
@@ -341,15 +341,23 @@ def _replicated(entry: model.Replicated, units: Sequence[Unit], sharing: model.S
     )
 
 
-def _without_effect(named: Mapping[str, object], sharing: model.Sharing) -> list[Problem]:
+def _without_effect(
+    named: Mapping[str, Sequence[Unit]], config: model.Config, sharing: model.Sharing
+) -> list[Problem]:
+    """Entries that share nothing here. One config may be for nodes that are partitioned otherwise,
+    so those for other layouts are told only where no entry shares anything."""
+    if not any(named.values()):
+        return []  # There is nothing to be shared, which is told otherwise.
+    missing = [entry for entry in sharing.resources if entry.name not in named]
+    if len(missing) < len(sharing.resources):
+        missing = [entry for entry in missing if not config.resources.may_name(entry.name)]
     return [
         Problem(
             reason="SharedResourceMissing",
             message=f"sharing.{sharing.strategy}.resources: {entry.name!r} is no resource of this "
-            f"node; it has {', '.join(sorted(named)) or 'none'}.",
+            f"node; it has {', '.join(sorted(named))}.",
         )
-        for entry in sharing.resources
-        if entry.name not in named
+        for entry in missing
     ]
 
 

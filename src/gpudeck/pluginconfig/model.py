@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import fnmatch
+import re
 
 import msgspec
 
@@ -19,6 +20,8 @@ PREFIX = "nvidia.com/"
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-"
 SHARED_SUFFIX = ".shared"
+_PARTITIONS = re.compile(r"nvidia\.com/mig-[0-9]+g\.[0-9]+gb([.-][a-z]+)*")
+"""Resources of partitions, as profiles are called by NVIDIA's driver (open kernel module 595)."""
 EQUAL = "equal"
 """A memory limit: for each replica the same part of its card."""
 
@@ -121,6 +124,11 @@ class Resources(Value, frozen=True):
         """The resource of a partition, before it is shared."""
         usual = GPU if strategy is MigStrategy.SINGLE else MIG + profiles.spelled(profile)
         return next((each.name for each in self.mig if each.matches(profile)), usual)
+
+    def may_name(self, resource: str) -> bool:
+        """Whether some card, or some partition of one, may be a device of that resource."""
+        is_known = resource == GPU or any(each.name == resource for each in (*self.gpus, *self.mig))
+        return is_known or bool(_PARTITIONS.fullmatch(resource))
 
 
 class Replicated(Value, frozen=True):

@@ -75,6 +75,20 @@ def test_sharing_of_a_resource_that_the_node_lacks_is_said() -> None:
     assert [each.reason for each in found.problems] == ["SharedResourceMissing"]
 
 
+def test_one_config_may_be_for_nodes_of_several_layouts() -> None:
+    """As NVIDIA's documents have it: an entry for whole cards and one for each profile."""
+    entries = ["gpu", "mig-1g.5gb", "mig-1g.5gb.me.all", "mig-1g.5gb-me", "mig-3g.20"]
+    found = offer(
+        SHARING % ", ".join(f"{{name: {each}, replicas: 2}}" for each in entries), card(0)
+    )
+    assert counts(found) == {"nvidia.com/gpu": 2}
+    (problem,) = found.problems
+    assert (problem.reason, "'nvidia.com/mig-3g.20'" in problem.message) == (
+        "SharedResourceMissing",
+        True,
+    )
+
+
 MIXED = "flags: {migStrategy: mixed}"
 SINGLE = "flags: {migStrategy: single}"
 SEVEN = ("1g.10gb",) * 7
