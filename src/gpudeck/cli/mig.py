@@ -183,6 +183,7 @@ def export(*, config_label: str, output_format: str, place: attending.Place) -> 
     """Print the config that says how the cards are partitioned now."""
 
     async def work(cards: attending.Cards) -> exporting.Exported:
+        _some_read(cards)
         return exporting.export(cards.now)
 
     found = _run(place, work, changing=False)
@@ -202,7 +203,7 @@ def generate_config(*, all_models: bool, output_format: str, place: attending.Pl
     """Print the configs that the cards offer."""
 
     async def work(cards: attending.Cards) -> dict[str, configs.Config]:
-        return generating.generate(cards.now)
+        return _offered(cards)
 
     found = defaults.all_models() if all_models else _run(place, work, changing=False)
     mig_showing.show_configs(found, output_format)
@@ -300,9 +301,22 @@ def _read(config_file: str | None) -> configs.Configs | None:
 def _plan(
     cards: attending.Cards, given: configs.Configs | None, name: str | None, *, mode_only: bool
 ) -> planning.Plan:
-    known = given or configs.Configs(generating.generate(cards.now))
+    known = given or configs.Configs(_offered(cards))
     found = planning.plan(_select(known, name), cards.now, mode_only=mode_only)
     return planning.Plan(found.cards, (*known.notes, *found.notes))
+
+
+def _offered(cards: attending.Cards) -> dict[str, configs.Config]:
+    """The configs that the cards offer."""
+    _some_read(cards)
+    return generating.generate(cards.now)
+
+
+def _some_read(cards: attending.Cards) -> None:
+    """Raises UnavailableError where no card can be read: then nothing is told of any."""
+    unread = choosing.unread(cards.now)
+    if unread is not None:
+        raise unread
 
 
 def _select(known: configs.Configs, name: str | None) -> choosing.Named:

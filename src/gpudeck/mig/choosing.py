@@ -143,6 +143,12 @@ def problem(card: records.CardState) -> errors.GpudeckError | None:
     )
 
 
+def unread(cards: Sequence[records.CardState]) -> errors.GpudeckError | None:
+    """Return why nothing is known of any card; None where something is, or there is no card."""
+    problems = [problem(card) for card in cards]
+    return problems[0] if problems and all(problems) else None
+
+
 def resolve(choice: Choice, card: contract.CardReading) -> dict[int, int]:
     """Return how many partitions are wanted by the card's own numbers of its profiles.
 

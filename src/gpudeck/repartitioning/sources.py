@@ -44,7 +44,8 @@ def find(
     """Return the config of that name; the cards' own are asked between `before` and `after`.
 
     Raises InvalidError, by field, for a ConfigMap that is wrong, and NotFoundError where
-    one is missing that is needed, or nothing has a config of that name.
+    one is missing that is needed, or nothing has a config of that name. UnavailableError where
+    no card can be read, and so nobody knows whether the cards offer it.
     """
     known: list[str] = []
     for source in before:
@@ -60,6 +61,9 @@ def find(
         found = _in(source, name, [])
         if found is not None:
             return found
+    unread = choosing.unread(cards)
+    if unread is not None:
+        raise unread
     raise NotFoundError(
         f"label {labels.MIG_CONFIG}: there is no config {name!r}; "
         f"allowed: {errors.listed(dict.fromkeys(known))}",

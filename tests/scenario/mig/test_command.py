@@ -221,6 +221,16 @@ def test_a_file_is_checked_without_a_card(simulated: Host) -> None:
     assert "No module." in away.stderr
 
 
+@pytest.mark.parametrize("call", ["PossiblePlacements_v2", "s"])
+def test_what_the_driver_tells_to_root_alone_is_not_taken_for_absent(a100: Host, call: str) -> None:
+    a100.mig("apply", "-c", "all-1g.5gb")
+    for card in range(a100.bench.cards):
+        a100.bench.turn(card, f"fail.nvmlDeviceGetGpuInstance{call}=4")
+    for words in ("plan", "-c", "all-1g.5gb"), ("assert", "-c", "all-disabled"), ("export",):
+        refused = a100.mig(*words, status=1)
+        assert "Insufficient Permissions" in refused.stderr
+
+
 def test_claims_of_dra_mode_are_not_disturbed(simulated: Host) -> None:
     root = Path(simulated.bench.settings.host_root)
     boot_id = root / "proc/sys/kernel/random/boot_id"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpudeck import errors
@@ -50,6 +51,15 @@ def test_an_unknown_name_is_answered_with_all_that_make_sense_on_the_node() -> N
     named = Source("named", text("mine"), is_needed=True)
     with pytest.raises(errors.NotFoundError, match=r"allowed: mine, all-disabled.*all-balanced$"):
         sources.find("x", (named,), (Source("shipped", text("shipped")),), CARDS)
+
+
+def test_what_cards_offer_that_cannot_be_read_is_not_called_unknown() -> None:
+    away = tuple(msgspec.structs.replace(each, reading=None) for each in CARDS)
+    with pytest.raises(errors.UnavailableError, match="cannot be read now"):
+        sources.find("all-1g.2gb", (), (), away)
+    with pytest.raises(errors.NotFoundError):
+        sources.find("all-9g.9gb", (), (), (*CARDS, *away))
+    assert sources.find("all-disabled", (), (), away).config.name == "all-disabled"
 
 
 def test_a_config_map_that_is_missing_matters_only_where_it_was_named() -> None:

@@ -17,7 +17,7 @@ import msgspec
 import pynvml
 
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia.nvml import Nvml
+from gpudeck.vendors.nvidia.nvml import Nvml, QueryError
 
 Handle = Any
 """An opaque pointer of NVML."""
@@ -60,7 +60,7 @@ def read_profiles(nvml: Nvml, handle: Handle) -> Profiles:
     for index in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         # Version 2 is the first with a name; drivers before 470 have none, and then no profile
         # is told rather than one whose name is computed from its size (case-29).
-        told = nvml.optional(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, index)
+        told = _told(nvml, pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, index)
         if told is not None:
             found.append(_profile(nvml, handle, told))
     return tuple(sorted(found, key=lambda each: each.profile_id))
@@ -86,7 +86,7 @@ def _profile(nvml: Nvml, handle: Handle, told: Any) -> contract.PartitionProfile
 def _read_placements(nvml: Nvml, handle: Handle, profile_id: int) -> tuple[contract.Placement, ...]:
     ask = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
     count = ctypes.c_uint(0)
-    if nvml.optional(ask, handle, profile_id, None, ctypes.byref(count)) is None:
+    if _told(nvml, ask, handle, profile_id, None, ctypes.byref(count)) is None:
         return ()
     array = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
     nvml.call(ask, handle, profile_id, array, ctypes.byref(count))
@@ -188,9 +188,22 @@ def _listed(
     nvml: Nvml, ask: Callable[..., Any], arguments: tuple[Any, ...], array_type: Any
 ) -> list[Handle]:
     array, count = array_type(), ctypes.c_uint(0)
-    if nvml.optional(ask, *arguments, array, ctypes.byref(count)) is None:
+    if _told(nvml, ask, *arguments, array, ctypes.byref(count)) is None:
         return []
     return list(array[: count.value])
+
+
+def _told(nvml: Nvml, ask: Callable[..., Any], *arguments: Any) -> Any:
+    """`Nvml.optional`, but what the driver tells to root alone is not taken for absent.
+
+    Placements and instances are so (NVML 580: "requires privileged user").
+    """
+    try:
+        return nvml.call(ask, *arguments)
+    except QueryError as error:
+        if error.lacking and error.code != pynvml.NVML_ERROR_NO_PERMISSION:
+            return None
+        raise
 
 
 def _placement(told: Any) -> contract.Placement:
