@@ -35,11 +35,22 @@ def _texts(function: Callable[[str, str], Any]) -> Callable[[Any, Any], Any]:
     return lambda first, value: function(shown(value), shown(first))
 
 
+def _bounded(length: int) -> None:
+    """Asked before a text is made: a few short ones can make one that no memory holds."""
+    if length > _LONGEST:
+        raise ValueError(f"it makes more than {_LONGEST} characters")
+
+
 def _repeat(count: Any, value: Any) -> str:
     text = shown(value)
-    if whole(count) * len(text) > _LONGEST:
-        raise ValueError(f"repeat makes more than {_LONGEST} characters")
+    _bounded(whole(count) * len(text))
     return text * max(whole(count), 0)
+
+
+def _exchanged(old: Any, new: Any, value: Any) -> str:
+    text, gone, come = shown(value), shown(old), shown(new)
+    _bounded(len(text) + text.count(gone) * (len(come) - len(gone)))
+    return text.replace(gone, come)
 
 
 def _truncated(count: Any, value: Any) -> str:
@@ -70,7 +81,9 @@ def _untitle(text: str) -> str:
 
 def _joined(separator: Any, value: Any) -> str:
     found = value if isinstance(value, list) else [value]
-    return shown(separator).join(shown(each) for each in found if each is not None)
+    texts, between = [shown(each) for each in found if each is not None], shown(separator)
+    _bounded(sum(map(len, texts)) + len(between) * (len(texts) - 1))
+    return between.join(texts)
 
 
 def _split(separator: Any, value: Any) -> list[str]:
@@ -92,7 +105,7 @@ def _split_at_most(separator: Any, count: Any, value: Any) -> dict[str, str]:
 
 def _indented(count: Any, value: Any) -> str:
     pad = " " * min(max(whole(count), 0), _LONGEST)
-    return pad + shown(value).replace("\n", f"\n{pad}")
+    return pad + _exchanged("\n", f"\n{pad}", value)
 
 
 def _quoted(*values: Any) -> str:
@@ -130,9 +143,11 @@ def _find_all(pattern: Any, value: Any, count: Any) -> list[str]:
 
 
 def _replaced(pattern: Any, value: Any, expand: Callable[[patterns.Pattern, Places], str]) -> str:
-    pieces, place = [], 0
+    pieces, place, length = list[str](), 0, 0
     for found, text, places in _every(pattern, value):
         pieces += [text[place : places[0]], expand(found, places)]
+        length += len(pieces[-1])
+        _bounded(length)
         place = places[1]
     return "".join([*pieces, shown(value)[place:]])
 
@@ -203,7 +218,7 @@ CALLABLE: dict[str, Callable[..., Any]] = {
     "quote": _quoted,
     "regexQuoteMeta": _text(lambda text: re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)),
     "repeat": _repeat,
-    "replace": lambda old, new, value: shown(value).replace(shown(old), shown(new)),
+    "replace": _exchanged,
     "sha1sum": _text(lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()),
     "sha256sum": _text(lambda text: hashlib.sha256(text.encode()).hexdigest()),
     "split": lambda separator, value: _numbered(_split(separator, value)),
