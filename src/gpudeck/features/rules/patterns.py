@@ -193,7 +193,9 @@ class Pattern:
             if number is None:
                 return self._sequence(inner, following, inner_flags)
             end = self._state(following, saves=2 * number + 1)
-            return self._state(self._sequence(inner, end, inner_flags), saves=2 * number)
+            first = self._sequence(inner, end, inner_flags)
+            # A group of nothing has no place, so that repeating it is seen to be nothing too.
+            return following if first == end else self._state(first, saves=2 * number)
         if kind is words.BRANCH:
             return self._state(*(self._sequence(each, following, flags) for each in argument[1]))
         if kind in (words.MAX_REPEAT, words.MIN_REPEAT):
