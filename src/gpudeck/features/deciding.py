@@ -8,7 +8,7 @@ or makes no sense, is left out and reported; all else goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -18,7 +18,7 @@ from gpudeck.errors import InvalidError
 from gpudeck.features import labelling, permitting
 from gpudeck.features.known import Known
 from gpudeck.features.permitting import Policy
-from gpudeck.features.rules import evaluating
+from gpudeck.features.rules import checking, evaluating
 from gpudeck.features.rules.evaluating import Named, Refusal
 
 
@@ -51,6 +51,37 @@ def named(rules: Iterable[NodeFeatureRule]) -> list[Named]:
         for each in sorted(rules, key=lambda each: each.metadata.name)
         for index, rule in enumerate(each.spec.rules)
     ]
+
+
+def faults(named: Named, policy: Policy) -> Iterator[str]:
+    """What makes no sense in a rule, or will not be written, whatever node fits it."""
+    rule, path = named.rule, named.path
+    yield from checking.faults(rule, path)
+    written = {
+        "labels": (rule.labels, policy.has_labels, "--disable-labels false"),
+        "annotations": (rule.annotations, policy.has_annotations, "--disable-annotations false"),
+        "extendedResources": (rule.extended_resources, policy.has_extended_resources,
+                              "--disable-extended-resources false"),
+        "taints": (rule.taints, policy.has_taints, "--enable-taints (enableTaints)"),
+    }  # fmt: skip
+    for field, (given, is_written, setting) in written.items():
+        if given and not is_written:
+            yield f"{path}.{field}: they are not written; allowed: with the setting {setting}"
+    said: list[str] = []
+    named_values: tuple[tuple[dict[str, str] | None, Callable[[str, str], None]], ...] = (
+        (rule.labels, lambda name, value: permitting.label(name, value, policy)),
+        (rule.annotations, permitting.annotation),
+        (rule.extended_resources, permitting.extended_resource),
+    )
+
+    def report(_name: str, message: str) -> None:
+        said.append(f"{path}: {message}")
+
+    for values, check in named_values:
+        fixed = {name: value for name, value in (values or {}).items() if value[:1] != "@"}
+        _permitted(fixed, Known(), check, report, resolves=False)
+    _taints(rule.taints or (), report)
+    yield from said
 
 
 def known(features: Iterable[NodeFeature]) -> Known:

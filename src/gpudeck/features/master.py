@@ -43,7 +43,6 @@ from gpudeck.features import (
 from gpudeck.features.known import Known
 from gpudeck.features.namespaces import fulfils
 from gpudeck.features.packing import PackedFeature
-from gpudeck.features.rules import checking
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
 from gpudeck.kube import serving
@@ -216,7 +215,7 @@ class Master:
         self._named = deciding.named(self._rules.objects.values())
         self._decide_anew(self._nodes.objects)
         for each in deciding.named([change.new] if change.new is not None else ()):
-            for message in checking.faults(each.rule, each.path):
+            for message in deciding.faults(each, settings.policy(self._settings)):
                 self._refuse(self._rule(each.origin), f"rule {each.rule.name!r}: {message}")
 
     def _group_changed(self, change: Change[NodeFeatureGroup]) -> None:

@@ -135,3 +135,35 @@ def test_a_node_without_any_is_left_alone_after_the_start() -> None:
     held.begin(1000)
     assert held.patience(1010) == 20
     assert held.patience(1030) is None
+
+
+def faults(policy: Policy | None = None, **given: Any) -> list[str]:
+    """What is told of a rule before any node fits it."""
+    (named,) = deciding.named([rule("r", {"name": "x", **given})])
+    return list(deciding.faults(named, policy or Policy(has_taints=True)))
+
+
+def test_what_a_rule_gives_and_nobody_may_write_is_told_before_a_node_fits() -> None:
+    said = faults(
+        labels={"node-role.kubernetes.io/gpu": "true", "good": "@a.b.c", "example.com/v": "no way"},
+        annotations={"kubernetes.io/a": "v"},
+        extendedResources={"example.com/amount": "many", "example.com/found": "@a.b.c"},
+        taints=[{"key": "example.com/t", "effect": "Now"}],
+    )
+    assert len(said) == 5
+    assert all(each.startswith("spec.rules[0]: ") and "allowed" in each for each in said)
+
+
+def test_a_rule_says_what_the_settings_keep_it_from() -> None:
+    given = {
+        "labels": {"a": "b"},
+        "annotations": {"example.com/a": "b"},
+        "extendedResources": {"example.com/a": "1"},
+        "taints": [{"key": "example.com/t", "effect": "NoSchedule"}],
+    }
+    nothing = Policy(has_labels=False, has_annotations=False, has_extended_resources=False)
+    assert [each.split(":")[0] for each in faults(nothing, **given)] == [
+        f"spec.rules[0].{field}"
+        for field in ("labels", "annotations", "extendedResources", "taints")
+    ]
+    assert faults(**given) == []
