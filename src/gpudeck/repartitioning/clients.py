@@ -8,14 +8,18 @@ v1: a list of systemd units. Pure; `stepping` decides when they are stopped and 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import yaml
 
 from gpudeck import errors
-from gpudeck.api import documents
+from gpudeck.api import documents, fields
+from gpudeck.api.fields import Field
+from gpudeck.errors import InvalidError
 
 KEY = "clients.yaml"
 """The key of a ConfigMap that holds such a file."""
+REASON = "GpuClientsInvalid"
 VERSION = "v1"
 _UNITS = "systemd-services"
 _FIELDS = ("version", _UNITS)
@@ -27,7 +31,7 @@ _UNIT = re.compile(
 def read(name: str, text: str | None) -> tuple[str, ...]:
     """Return the units that the ConfigMap of that name lists; `text` is that of its key.
 
-    Raises NotFoundError where there is none, InvalidError by field where it is wrong.
+    Raises NotFoundError where there is none, InvalidError by all fields that are wrong.
     """
     where = f"ConfigMap {name}"
     if text is None:
@@ -37,31 +41,33 @@ def read(name: str, text: str | None) -> tuple[str, ...]:
             reason="GpuClientsMissing",
         )
     try:
-        found = documents.load(text)
+        return fields.read(_loaded(text), _units, reason=REASON, name=KEY)
+    except InvalidError as error:
+        raise error.inside(where) from error
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return documents.load(text)
     except yaml.YAMLError as error:
         shown = " ".join(str(error).split())
-        raise _refusal(where, KEY, shown, "a YAML document") from error
-    if not isinstance(found, dict):
-        raise _refusal(where, KEY, found, f"a mapping of {', '.join(_FIELDS)}")
-    for field in found:
-        if field not in _FIELDS:
-            raise _refusal(where, str(field), found[field], f"no field but {', '.join(_FIELDS)}")
-    if found.get("version") != VERSION:
-        raise _refusal(where, "version", found.get("version"), VERSION)
-    units = found.get(_UNITS) or []
-    if not isinstance(units, list):
-        raise _refusal(where, _UNITS, units, "a list of systemd units")
-    for index, unit in enumerate(units):
-        if not isinstance(unit, str) or not _UNIT.fullmatch(unit):
-            allowed = "the full name of a systemd unit, e.g. nvidia-dcgm.service"
-            raise _refusal(where, f"{_UNITS}[{index}]", unit, allowed)
+        raise errors.not_valid(KEY, shown, "a YAML document", reason=REASON) from error
+
+
+def _units(top: Field) -> tuple[str, ...]:
+    if not isinstance(top.value, dict):
+        raise top.refuse(f"a mapping with {', '.join(_FIELDS)}")
+    found = top.mapping(*_FIELDS)
+    found.need("version", _version, None)
+    return found.read(_UNITS, _listed, ())
+
+
+def _version(field: Field) -> None:
+    if field.value != VERSION:
+        raise field.refuse(VERSION)
+
+
+def _listed(field: Field) -> tuple[str, ...]:
+    allowed = "the full name of a systemd unit, e.g. nvidia-dcgm.service"
+    units = field.each(lambda each: each.matching(_UNIT, allowed), "a list of systemd units")
     return tuple(dict.fromkeys(units))
-
-
-def _refusal(where: str, field: str, value: object, allowed: str) -> errors.InvalidError:
-    return errors.InvalidError(
-        f"{where}: {field}: {value!r} is not valid; allowed: {allowed}",
-        reason="GpuClientsInvalid",
-        field=field,
-        allowed=allowed,
-    )

@@ -289,7 +289,9 @@ class Process:
     async def _clients(self) -> tuple[str, ...]:
         """Services of the host that may have cards open, as the ConfigMap lists them."""
         name = self._settings.gpu_clients_config_map
-        return clients.read(name, await self._text(name, clients.KEY)) if name else ()
+        if not name:
+            return ()
+        return clients.read(f"{self._namespace}/{name}", await self._text(name, clients.KEY))
 
     async def _stop(self, units: Sequence[str]) -> None:
         log.info("Stopping services of the host", units=" ".join(units))

@@ -28,9 +28,12 @@ def test_the_shipped_ones_are_those_of_the_gpu_operator_and_the_persistence_daem
     ("text", "said"),
     [
         ("a: [", "clients.yaml: "),
-        ("[]", "clients.yaml: [] is not valid; allowed: a mapping of version, systemd-services"),
+        ("[]", "clients.yaml: [] is not valid; allowed: a mapping with version, systemd-services"),
         ("version: v2", "version: 'v2' is not valid; allowed: v1"),
-        ("version: v1\nservices: []", "services: [] is not valid; allowed: no field but version"),
+        (
+            "version: v1\nservices: []",
+            "services: [] is not valid; allowed: the keys version, systemd",
+        ),
         ("version: v1\nsystemd-services: x", "systemd-services: 'x' is not valid; allowed: a list"),
         ("version: v1\nsystemd-services: [dcgm]", "systemd-services[0]: 'dcgm' is not valid"),
         ("version: v1\nsystemd-services: [--now.service]", "systemd-services[0]: '--now.service'"),
@@ -41,6 +44,15 @@ def test_a_wrong_file_is_refused_by_its_field(text: str, said: str) -> None:
         clients.read("mine", text)
     assert f"ConfigMap mine: {said}" in caught.value.message
     assert caught.value.reason == "GpuClientsInvalid"
+
+
+def test_all_that_is_wrong_is_named_at_once() -> None:
+    with pytest.raises(errors.InvalidError) as caught:
+        clients.read("mine", "services: []\nsystemd-services: [dcgm, a.service, 5]")
+    message = caught.value.message
+    assert message.startswith("ConfigMap mine: 4 fields are wrong: (1) services: ")
+    for said in ("(2) version: is missing", "(3) systemd-services[0]", "(4) systemd-services[2]"):
+        assert said in message
 
 
 def test_a_file_that_is_missing_is_said() -> None:
