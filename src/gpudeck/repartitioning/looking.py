@@ -62,11 +62,16 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     def holders(self, pods: Iterable[listing.Pod]) -> tuple[nodes.Pod, ...]:
         """Which pods hold what nobody may hold."""
-        return tuple(
-            nodes.Pod(each.namespace, each.name)
-            for each in pods
-            if not self.freed.isdisjoint(map(whole, each.devices))
-        )
+        return holders(self.freed, pods)
+
+
+def holders(uuids: frozenset[str], pods: Iterable[listing.Pod]) -> tuple[nodes.Pod, ...]:
+    """Which pods hold any of them."""
+    return tuple(
+        nodes.Pod(each.namespace, each.name)
+        for each in pods
+        if not uuids.isdisjoint(map(whole, each.devices))
+    )
 
 
 def whole(device: str) -> str:
@@ -149,10 +154,10 @@ async def apply(
             def make_plan() -> planning.Plan:
                 found = find(cards.now)
                 plan = planning.plan(found.config, cards.now, held=held(pods))
-                there = freed(plan, cards.now) & held(pods)
+                there = holders(freed(plan, cards.now), pods)
                 if there:
                     raise errors.BusyError(
-                        f"pods hold what is to change: {', '.join(sorted(there))}",
+                        f"pods hold what is to change: {errors.listed(map(str, there))}",
                         reason="PodsHoldCards",
                     )
                 return plan
