@@ -107,7 +107,7 @@ async def test_a_wrong_list_of_services_is_named_before_anybody_is_disturbed(
     world.label(**{CONFIG: "all-1g.2gb"})
     await world.becomes("failed")
     await world.until(lambda: world.condition.get("reason") == "GpuClientsInvalid")
-    assert "ConfigMap clients: systemd-services[0]: 7 is not valid" in world.condition["message"]
+    assert "/clients: systemd-services[0]: 7 is not valid" in world.condition["message"]
     assert world.cluster.evicted == []
     world.list_services("dcgm")
     await world.becomes("success")
