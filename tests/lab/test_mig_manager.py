@@ -88,6 +88,7 @@ def offers(lab: Lab, wanted: dict[str, int], *, seconds: float = 120) -> None:
             amounts == wanted
             and labels.get(STATE) == "success"
             and not [each for each in found["spec"].get("taints", []) if "mig" in each["key"]]
+            and not found["spec"].get("unschedulable")
             and "paused-for-mig-change" not in labels.values()
         )
 

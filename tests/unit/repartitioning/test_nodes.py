@@ -36,11 +36,21 @@ def patched(found: Node, wish: nodes.Wish) -> Node:
     ):
         after = {**(before or {}), **patch["metadata"][field]}
         merged.append({name: value for name, value in after.items() if value is not None})
-    taints = (
-        [Taint(**_snake(each)) for each in patch["spec"]["taints"]] if "spec" in patch else None
-    )
-    kept = found.spec.taints if found.spec and taints is None else taints
-    return node(merged[0], merged[1], *(kept or []))
+    assert found.spec is not None
+    spec = {"taints": None, "unschedulable": found.spec.unschedulable, **patch.get("spec", {})}
+    taints = [Taint(**_snake(each)) for each in spec["taints"] or ()]
+    kept = taints if spec["taints"] is not None else found.spec.taints
+    return cordoned(node(merged[0], merged[1], *(kept or [])), is_so=spec["unschedulable"])
+
+
+def cordoned(found: Node, *, is_so: bool | None = True) -> Node:
+    assert found.spec is not None
+    found.spec.unschedulable = is_so
+    return found
+
+
+def is_cordoned(found: Node) -> bool:
+    return found.spec is not None and bool(found.spec.unschedulable)
 
 
 def _snake(taint: dict[str, Any]) -> dict[str, Any]:
@@ -92,6 +102,31 @@ def test_pause_labels_whose_record_is_lost_are_given_back() -> None:
     after = patched(lost, nodes.Wish())
     assert after.metadata.labels == {f"{DEPLOY}dcgm": "true"}
     assert after.metadata.annotations == {}
+
+
+def test_a_node_is_uncordoned_by_whom_it_was_cordoned() -> None:
+    changing = nodes.wish(record(progress.Phase.CHANGING, cordoned=True))
+    done = nodes.wish(record(progress.Phase.DONE))
+    out = patched(node({}, {}), changing)
+    assert is_cordoned(out)
+    assert not is_cordoned(patched(out, done))
+    assert not is_cordoned(patched(out, nodes.Wish()))
+    # Somebody uncordons it on the way: so it stays.
+    assert nodes.patch(cordoned(out, is_so=None), changing) is None
+    theirs = patched(
+        cordoned(node({}, {})), nodes.wish(record(progress.Phase.CHANGING, cordoned=False))
+    )
+    assert is_cordoned(patched(theirs, done))
+
+
+def test_all_pods_are_asked_to_go_by_one_word() -> None:
+    wish = nodes.wish(record(progress.Phase.EMPTYING), empty="1", why="a reboot")
+    out = patched(node({}, {}), wish)
+    notes = out.metadata.annotations or {}
+    request = {"by": "mig-manager", "why": "a reboot", "all": True, "id": "1"}
+    assert json.loads(notes["gpu.deckhouse.io/drain"]) == request
+    rebooting = patched(out, nodes.wish(record(progress.Phase.REBOOTING)))
+    assert "gpu.deckhouse.io/drain" not in (rebooting.metadata.annotations or {})
 
 
 def test_a_drain_of_somebody_else_is_left_alone() -> None:
