@@ -22,7 +22,7 @@ PAUSED = labels.PAUSED_FOR_MIG
 TRUE = "true"
 OURS = ("device-plugin", "gpu-feature-discovery")
 """They run where their label is not there, too."""
-DEPLOYED = (*OURS, "dcgm", "dcgm-exporter", "nvsm")
+DEPLOYED = (*OURS, "dcgm", "dcgm-exporter", "nvsm", "client")
 """Workloads that have cards open, as their labels name them."""
 _CONTAINERS = {
     "device-plugin": ("nvidia-device-plugin-ctr", "nvidia-device-plugin"),
@@ -30,8 +30,10 @@ _CONTAINERS = {
     "dcgm": ("nvidia-dcgm", "nvidia-dcgm-ctr"),
     "dcgm-exporter": ("exporter", "nvidia-dcgm-exporter"),
     "nvsm": ("nvsm",),
+    "client": (),  # Anybody's own; what their containers are called, nobody knows.
 }
 """Names of the containers of each, by which the kubelet tells whether they have ended."""
+CLIENT = f"{labels.DEPLOY}client"
 BY = "mig-manager"
 TAINT = Taint(key=labels.MIG_TAINT, value=TRUE, effect="NoSchedule")
 MOST_PODS = 200

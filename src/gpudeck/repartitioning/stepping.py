@@ -30,8 +30,8 @@ SOON_SECONDS = 1.0
 LATER_SECONDS = 10.0
 NEED_REBOOT = frozenset({"ModeStillPending", "ResetUnsupported", "ResetFailed", "ResetHung"})
 """Reasons of the drivers' errors that only a reboot of the host ends."""
-
-
+IN_USE = frozenset({"CardInUse", "PartitionInUse"})
+"""Reasons of the drivers' errors that end with whoever uses a card."""
 ORDINARY = frozenset(
     {
         "Applied",
@@ -293,10 +293,19 @@ def _after_failure(at: Situation, look: Look, record: Record, *, is_late: bool) 
     message = _sentences(at.failures)
     if any(each.reason in NEED_REBOOT for each in at.failures):
         return _need_reboot(at, look, record, message)
-    if is_late or not all(each.is_passing for each in at.failures):
+    passes = all(each.is_passing for each in at.failures) or _clients_end(at, record)
+    if is_late or not passes:
         return _fail(at, look, at.failures[0].reason, message)
     left = LATER_SECONDS - at.failed_for
     return _wait(record, at.failures[0].reason, message, left) if left > 0 else None
+
+
+def _clients_end(at: Situation, record: Record) -> bool:
+    """Whether who uses the cards may be somebody's own workload, which is to end for the change."""
+    is_in_time = at.now - record.since <= at.limits.pause
+    return (
+        is_in_time and nodes.CLIENT in record.paused and {f.reason for f in at.failures} <= IN_USE
+    )
 
 
 def _stop(at: Situation, look: Look, record: Record, *, is_late: bool) -> Step:

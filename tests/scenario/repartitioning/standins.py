@@ -90,6 +90,8 @@ class Cluster:
         self.node = node
         self.protected: set[str] = set()
         """Pods that a budget keeps from being evicted."""
+        self.evicts = True
+        """Nobody else does."""
         self.stuck: set[str] = set()
         """Workloads that do not end."""
         self.evicted: list[str] = []
@@ -118,7 +120,7 @@ class Cluster:
                     self.kubelet.pods.pop(key, None)
             else:
                 self.kubelet.pods[key] = Pod(container=container)
-        drain = json.loads(notes.get("gpu.deckhouse.io/drain", "{}"))
+        drain = json.loads(notes.get("gpu.deckhouse.io/drain", "{}")) if self.evicts else {}
         for each in drain.get("pods", ()):
             self._evict(f"{each['namespace']}/{each['name']}")
         if drain.get("all"):

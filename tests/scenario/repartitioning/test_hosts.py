@@ -7,10 +7,16 @@ import json
 from collections import Counter
 
 import pytest
+from tests.scenario.controller.test_controller import controller
+from tests.scenario.controller.test_modes import allow, protect, user_pod
 from tests.scenario.repartitioning.conftest import CONFIG, STATE, World
 from tests.scenario.repartitioning.standins import Pod
 from tests.scenario.repartitioning.test_interruptions import FULL, Life, mend, reset_fails
 from tests.support.systemctl import Systemctl
+
+from gpudeck.api import labels
+from gpudeck.api.resources import POD
+from gpudeck.controller.draining import eviction, reconciler
 
 REQUIRED, APPROVED = (
     f"update.node.deckhouse.io/disruption-{each}" for each in ("required", "approved")
@@ -151,6 +157,35 @@ async def test_a_node_is_emptied_before_its_reboot_and_uncordoned_after_it(world
     await world.start()
     await world.becomes("success")
     assert await world.cards() == FULL
+
+
+async def test_the_controller_empties_the_node(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller itself, on the same API server, in place of its stand-in."""
+    monkeypatch.setattr(reconciler, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(eviction, "FIRST_SECONDS", 0.02)
+    world.cluster.evicts = False
+    world.label(**{labels.VENDOR: "nvidia", labels.MODE: labels.MODE_DEVICE_PLUGIN})
+    daemon = user_pod("daemon")
+    daemon["metadata"]["ownerReferences"] = [
+        {"kind": "DaemonSet", "name": "d", "uid": "u", "apiVersion": "apps/v1", "controller": True}
+    ]
+    for each in (user_pod("serves"), user_pod("guarded"), daemon):
+        world.api.put(POD, each)
+    protect(world.api, "guarded")
+    host = world.services()
+    reset_fails(world)
+    async with controller(world.api, attended=False):
+        await world.start(reboot=True)
+        world.label(**{CONFIG: "all-1g.2gb"})
+        await world.until(lambda: set(world.api.objects(POD)) == {"t/guarded", "t/daemon"})
+        await world.until(lambda: "The disruption budget guarded" in world.condition["message"])
+        assert host.told == []
+        allow(world.api, "guarded")
+        await world.until(lambda: host.told == ["reboot"])
+        assert set(world.api.objects(POD)) == {"t/daemon"}
+        await world.until(lambda: labels.DRAINED not in world.notes)
 
 
 async def test_a_node_that_cannot_be_emptied_is_given_back(world: World) -> None:

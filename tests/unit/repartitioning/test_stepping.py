@@ -184,6 +184,16 @@ def test_a_change_that_may_pass_is_tried_again_after_a_while() -> None:
     assert stepping.step(msgspec.structs.replace(situation, failed_for=11.0)).act is Act.APPLY
 
 
+def test_a_card_in_use_is_waited_for_while_somebodys_own_workload_ends() -> None:
+    used = (Failure("CardInUse", "It is used."),)
+    own = {**PAUSED, "nvidia.com/gpu.deploy.client": "true"}
+    waiting = at(record(Phase.CHANGING, paused=own), failures=used)
+    assert phase(waiting) is Phase.CHANGING
+    late = record(Phase.CHANGING, paused=own, since=NOW - 301)
+    for situation in (at(late, failures=used), at(record(Phase.CHANGING), failures=used)):
+        assert phase(situation) is Phase.DONE
+
+
 def test_a_reboot_is_asked_for_once_by_a_process_and_only_where_it_is_allowed() -> None:
     allowed = Limits(may_reboot=True)
     begun = stepping.step(at(record(Phase.CHANGING), failures=(RESET,), limits=allowed))
