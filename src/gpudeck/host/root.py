@@ -112,7 +112,7 @@ class Root:
     def link(self, path: HostPath) -> str | None:
         """The target text of a link, unresolved; None if `path` is no link or not there."""
         try:
-            return str(Path(self._real(path, follow_last=False)).readlink())
+            return os.readlink(self._real(path, follow_last=False))  # noqa: PTH115 (as `_target`)
         except OSError as error:
             if error.errno in _VALUELESS:
                 return None
