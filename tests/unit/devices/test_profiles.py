@@ -7,7 +7,14 @@ from gpudeck.devices import profiles
 
 
 @pytest.mark.parametrize(
-    ("driver", "name"), [("1g.10gb", "1g.10gb"), ("1g.10gb+me", "1g.10gb.me"), ("", "")]
+    ("driver", "name"),
+    [
+        ("NVIDIA GB999 (X)", "NVIDIA-GB999-X"),
+        ("9" * 80, "9" * 32),
+        ("1g.10gb", "1g.10gb"),
+        ("1g.10gb+me", "1g.10gb.me"),
+        ("", ""),
+    ],
 )
 def test_a_name_is_the_drivers_without_what_kubernetes_refuses(driver: str, name: str) -> None:
     assert profiles.spelled(driver) == name
