@@ -131,9 +131,10 @@ class Lab:
     def _kind(self, name: str) -> Kind:
         """A kind by its plural or singular name, in the version that the server prefers."""
         if name not in self._kinds:
-            groups = [each["preferredVersion"] for each in self._read("/apis")["groups"]]
-            versions = ["/api/v1", *(f"/apis/{each['groupVersion']}" for each in groups)]
-            for version in reversed(versions):  # The core's last: it has precedence.
+            groups = self._read("/apis")["groups"]
+            told = [each["groupVersion"] for group in groups for each in group["versions"]]
+            # Best first; what comes last has precedence.
+            for version in reversed(["/api/v1", *(f"/apis/{each}" for each in told)]):
                 for each in self._read(version)["resources"]:
                     kind = Kind(version, each["name"], each["namespaced"])
                     self._kinds |= {each["name"]: kind, each["singularName"]: kind}
