@@ -41,6 +41,7 @@ class _Loader(yaml.SafeLoader):
         """So many nodes stand behind a name, once they have been read."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # Its stub has no types.
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         self._depth += 1
         self._nodes += 1

@@ -96,9 +96,9 @@ def _load(text: str) -> Any:
     if not text:
         return None
     # A megabyte and a tenth of the start of a process: not for nodes on which no config is chosen.
-    import yaml  # noqa: PLC0415
+    import yaml  # noqa: PLC0415 - as just said.
 
-    from gpudeck.api import documents  # noqa: PLC0415
+    from gpudeck.api import documents  # noqa: PLC0415 - it loads yaml.
 
     try:
         return documents.load(text)
