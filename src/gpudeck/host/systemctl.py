@@ -2,8 +2,9 @@
 """Asks the host's init system for things, as an administrator would: units, and a reboot.
 
 Called by whoever was allowed by the chart to do so. The host's own `systemctl` is run in the
-host's root, so that it finds the host's init system. Names of units are those of the host;
-nothing is enabled, disabled or changed in its files.
+host's root, so that it finds the host's init system; it refuses where this process does not
+see that one's process id, so a container needs the host's PIDs. Names of units are those of
+the host; nothing is enabled, disabled or changed in its files.
 """
 
 from __future__ import annotations
