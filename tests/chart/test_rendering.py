@@ -54,7 +54,26 @@ def test_the_crds_come_first() -> None:
         ),
         (["mig.strategy=some"], ["mig/strategy", "single"]),
         (["devicePlugin.config.name=Bad_Name"], ["devicePlugin/config/name"]),
+        (["devicePlugin.config.default=slice-4"], ["devicePlugin.config.name", '"slice-4"']),
+        (["devicePlugin.resources.limits.memory=much"], ["resources/limits/memory"]),
         (["nodeGroups[0].name=a", "nodeGroups[0].gpu.sharing=MIG"], ["selector"]),
+        (
+            [
+                "nodeGroups[0].name=a",
+                "nodeGroups[0].selector.matchLabels.pool=a b",
+                "nodeGroups[0].gpu.sharing=Exclusive",
+            ],
+            ["nodeGroups/0/selector/matchLabels/pool"],
+        ),
+        (
+            [
+                "nodeGroups[0].name=a",
+                "nodeGroups[0].selector.matchExpressions[0].key=pool",
+                "nodeGroups[0].selector.matchExpressions[0].operator=In",
+                "nodeGroups[0].gpu.sharing=Exclusive",
+            ],
+            ["nodeGroups/0/selector/matchExpressions/0", "values"],
+        ),
         (
             [
                 "nodeGroups[0].name=a",

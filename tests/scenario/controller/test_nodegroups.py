@@ -197,6 +197,17 @@ async def test_a_restart_keeps_the_partitions_of_a_group_that_cannot_be_read_any
         assert before not in content["config.yaml"]
 
 
+async def test_a_daemon_set_that_the_api_server_refuses_is_said_on_the_templates() -> None:
+    """A value of the chart is wrong, and nobody else would tell whose."""
+    async with world() as server:
+        server.fail(1, 422, method="PATCH", path="/daemonsets/nvidia-device-plugin-default")
+        async with leader(server):
+            await server.until(lambda: server.objects(EVENT))
+        (event,) = server.objects(EVENT).values()
+        assert event["involvedObject"]["name"] == labels.NODE_WORKLOADS
+        assert "nvidia-device-plugin-default" in event["message"]
+
+
 async def test_groups_of_the_chart_choose_nodes_by_label() -> None:
     entry = {
         "name": "cut",

@@ -22,7 +22,7 @@ from gpudeck import errors
 from gpudeck.api import documents, fields, names
 from gpudeck.api.fields import Field
 from gpudeck.api.nodegroups import NodeGroup
-from gpudeck.api.v1alpha1.gpuclass import LabelSelector
+from gpudeck.api.v1alpha1.gpuclass import LabelSelector, SelectorRequirement
 from gpudeck.controller.nodegroups.groups import (
     DEFAULT,
     Group,
@@ -144,9 +144,20 @@ def _name(field: Field) -> str:
 
 def _selector(field: Field) -> LabelSelector:
     try:
-        return msgspec.convert(field.value, LabelSelector)
+        found = msgspec.convert(field.value, LabelSelector)
     except msgspec.ValidationError as error:
         raise field.refuse(f"a label selector ({error})") from error
+    if not all(map(_says_something, found.match_expressions or ())):
+        raise field.refuse(
+            "a label selector: In and NotIn with values, Exists and DoesNotExist without"
+        )
+    return found
+
+
+def _says_something(wanted: SelectorRequirement) -> bool:
+    """As the API server has it; `groups.fits` would take any other word for NotIn."""
+    needs = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
+    return needs.get(wanted.operator) is bool(wanted.values)
 
 
 def _use(gpu: Any, path: str, name: str) -> Use:

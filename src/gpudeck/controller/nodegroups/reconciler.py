@@ -205,6 +205,8 @@ class NodeGroups:
                 await self._apply(resource, body)
             except errors.GpudeckError as error:
                 failed.append(error)  # The other groups go on.
+                if isinstance(error, errors.InvalidError):
+                    self._report.refused(_reference(CONFIG_MAP, meta), error.reason, error.message)
         kept = self._world.unreadable()
         for resource, cache in self._made.items():
             for made in list(cache.objects.values()):

@@ -238,6 +238,23 @@ def test_groups_of_the_chart_are_read_and_refused_by_their_place() -> None:
     assert made.selected[1].group is None
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"operator": "In"},
+        {"operator": "NotIn", "values": []},
+        {"operator": "Exists", "values": ["a"]},
+        {"operator": "Equals", "values": ["a"]},
+    ],
+)
+def test_a_selector_that_the_api_server_would_refuse_is_refused(wanted: dict[str, Any]) -> None:
+    selector = {"matchExpressions": [{"key": "pool", **wanted}]}
+    entry = {"name": "a", "selector": selector, "gpu": {"sharing": "Exclusive"}}
+    made, problems = world(values=[entry])
+    assert problems == {"nodeGroups[0]": "nodeGroups[0].selector"}
+    assert made.selected == ()
+
+
 @pytest.mark.parametrize("text", ["a: [", "{}"])
 def test_values_that_are_no_list_are_refused(text: str) -> None:
     assert world(values=text)[1] == {"groups.yaml": "groups.yaml"}
