@@ -18,10 +18,10 @@ import msgspec
 
 from gpudeck.api import fields
 from gpudeck.api.fields import Field, Parts
+from gpudeck.api.labelselectors import Requirement, selector
 from gpudeck.api.nodefeatures import Rule
 from gpudeck.errors import InvalidError
 from gpudeck.features import labelling, settings
-from gpudeck.features.namespaces import Requirement, selector
 from gpudeck.features.rules import patterns, shorthand
 from gpudeck.features.rules.evaluating import Named
 from gpudeck.features.settings import Settings

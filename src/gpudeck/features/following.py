@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gpudeck import errors, logs
+from gpudeck.api.labelselectors import Requirement
 from gpudeck.errors import InvalidError
 from gpudeck.features import configuring, metrics
-from gpudeck.features.namespaces import Requirement
 from gpudeck.features.rules.evaluating import Named
 from gpudeck.features.settings import Settings
 from gpudeck.host.root import Root

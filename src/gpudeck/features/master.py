@@ -19,6 +19,7 @@ import gpudeck
 from gpudeck import errors, logs
 from gpudeck.api import labels, names
 from gpudeck.api.core import Node, NodeSpec, NodeStatus
+from gpudeck.api.labelselectors import fulfils
 from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference
 from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureGroup, NodeFeatureRule
 from gpudeck.api.resources import (
@@ -41,7 +42,6 @@ from gpudeck.features import (
     settings,
 )
 from gpudeck.features.known import Known
-from gpudeck.features.namespaces import fulfils
 from gpudeck.features.packing import PackedFeature
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates

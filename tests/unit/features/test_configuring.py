@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gpudeck.api.labelselectors import Requirement
 from gpudeck.errors import InvalidError
 from gpudeck.features import configuring
-from gpudeck.features.namespaces import Requirement
 from gpudeck.features.settings import SOURCES, Settings
 
 WORKER = """

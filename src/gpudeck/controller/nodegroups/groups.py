@@ -14,9 +14,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpudeck.api import labels, names
+from gpudeck.api import labels, labelselectors, names
 from gpudeck.api.nodegroups import NODE_GROUP_NAME
-from gpudeck.api.v1alpha1.gpuclass import LabelSelector, SelectorRequirement
 from gpudeck.mig import defaults
 from gpudeck.mig.configs import Config
 from gpudeck.pluginconfig import selecting
@@ -66,7 +65,7 @@ class Selected(msgspec.Struct, frozen=True):
     """A group of the chart's values and the nodes that it is about; None if it cannot be read."""
 
     name: str
-    selector: LabelSelector
+    selector: tuple[labelselectors.Requirement, ...]
     group: Group | None
 
 
@@ -118,21 +117,9 @@ def of_node(node: Mapping[str, str], world: World) -> Membership:
         found = world.node_groups[name]
         return Membership(found, is_unreadable=found is None)
     for each in world.selected:
-        if fits(each.selector, node):
+        if labelselectors.fulfils(node, each.selector):
             return Membership(each.group, is_unreadable=each.group is None)
     return Membership(DEFAULT_GROUP)
-
-
-def fits(selector: LabelSelector, node: Mapping[str, str]) -> bool:
-    """Say whether a label selector selects these labels."""
-    same = all(node.get(key) == value for key, value in (selector.match_labels or {}).items())
-    return same and all(_holds(each, node) for each in selector.match_expressions or ())
-
-
-def _holds(wanted: SelectorRequirement, node: Mapping[str, str]) -> bool:
-    if wanted.operator in ("Exists", "DoesNotExist"):
-        return (wanted.key in node) is (wanted.operator == "Exists")
-    return (node.get(wanted.key) in (wanted.values or ())) is (wanted.operator == "In")
 
 
 def wanted_labels(

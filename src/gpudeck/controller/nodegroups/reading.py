@@ -19,10 +19,10 @@ import msgspec
 import yaml
 
 from gpudeck import errors
-from gpudeck.api import documents, fields, names
+from gpudeck.api import documents, fields, labelselectors, names
 from gpudeck.api.fields import Field
+from gpudeck.api.labelselectors import Requirement
 from gpudeck.api.nodegroups import NodeGroup
-from gpudeck.api.v1alpha1.gpuclass import LabelSelector, SelectorRequirement
 from gpudeck.controller.nodegroups.groups import (
     DEFAULT,
     Group,
@@ -133,31 +133,17 @@ def _values(text: str, problems: dict[str, InvalidError]) -> list[Any] | None:
     return None
 
 
-def _head(entry: Field) -> tuple[str, LabelSelector]:
+def _head(entry: Field) -> tuple[str, tuple[Requirement, ...]]:
     found = entry.mapping()
-    return found.need("name", _name, ""), found.need("selector", _selector, LabelSelector())
+    return found.need("name", _name, ""), found.need("selector", _selector, ())
 
 
 def _name(field: Field) -> str:
     return field.matching(_NAME, "small letters, digits and dashes, at most 63")
 
 
-def _selector(field: Field) -> LabelSelector:
-    try:
-        found = msgspec.convert(field.value, LabelSelector)
-    except msgspec.ValidationError as error:
-        raise field.refuse(f"a label selector ({error})") from error
-    if not all(map(_says_something, found.match_expressions or ())):
-        raise field.refuse(
-            "a label selector: In and NotIn with values, Exists and DoesNotExist without"
-        )
-    return found
-
-
-def _says_something(wanted: SelectorRequirement) -> bool:
-    """As the API server has it; `groups.fits` would take any other word for NotIn."""
-    needs = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
-    return needs.get(wanted.operator) is bool(wanted.values)
+def _selector(field: Field) -> tuple[Requirement, ...]:
+    return labelselectors.selector(field) or ()
 
 
 def _use(gpu: Any, path: str, name: str) -> Use:

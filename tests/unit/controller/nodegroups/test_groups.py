@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from gpudeck.api.v1alpha1.gpuclass import LabelSelector, SelectorRequirement
+from gpudeck.api.labelselectors import Requirement
 from gpudeck.controller.nodegroups import groups
 from gpudeck.controller.nodegroups.groups import Group, Selected, Sharing, Use, World
 
@@ -16,8 +14,8 @@ SLICED = Group(name="s", key="s", use=Use(sharing=Sharing.TIME_SLICING))
 WORLD = World(
     node_groups={"m": MIG, "broken": None},
     selected=(
-        Selected("s", LabelSelector(match_labels={MODE: "s"}), SLICED),
-        Selected("x", LabelSelector(match_labels={MODE: "x"}), None),
+        Selected("s", (Requirement(MODE, "In", ("s",)),), SLICED),
+        Selected("x", (Requirement(MODE, "In", ("x",)),), None),
     ),
 )
 
@@ -42,29 +40,6 @@ def test_the_node_group_comes_first_then_the_selectors_then_the_default() -> Non
 def test_a_node_of_a_group_that_cannot_be_read_is_left_as_it_is() -> None:
     assert of(group="broken", pool="s").is_unreadable
     assert of(pool="x").is_unreadable
-
-
-@pytest.mark.parametrize(
-    ("operator", "values", "fits"),
-    [
-        ("In", ["a", "b"], True),
-        ("In", ["b"], False),
-        ("NotIn", ["b"], True),
-        ("NotIn", ["a"], False),
-        ("Exists", None, True),
-        ("DoesNotExist", None, False),
-    ],
-)
-def test_a_selector_selects_as_in_kubernetes(
-    operator: str, values: list[str] | None, fits: bool
-) -> None:
-    wanted = SelectorRequirement(key="k", operator=operator, values=values)
-    assert groups.fits(LabelSelector(match_expressions=[wanted]), {"k": "a"}) is fits
-
-
-def test_a_label_that_is_absent_is_in_no_list() -> None:
-    wanted = SelectorRequirement(key="k", operator="NotIn", values=["a"])
-    assert groups.fits(LabelSelector(match_expressions=[wanted]), {})
 
 
 def test_a_group_labels_its_nodes() -> None:

@@ -239,19 +239,23 @@ def test_groups_of_the_chart_are_read_and_refused_by_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    ("wanted", "field"),
     [
-        {"operator": "In"},
-        {"operator": "NotIn", "values": []},
-        {"operator": "Exists", "values": ["a"]},
-        {"operator": "Equals", "values": ["a"]},
+        ({"operator": "In"}, ""),
+        ({"operator": "NotIn", "values": []}, ""),
+        ({"operator": "Exists", "values": ["a"]}, ""),
+        ({"operator": "Equals", "values": ["a"]}, ".operator"),
+        ({"operator": "In", "values": ["a"], "value": "b"}, ".value"),
     ],
 )
-def test_a_selector_that_the_api_server_would_refuse_is_refused(wanted: dict[str, Any]) -> None:
+def test_a_selector_that_the_api_server_would_refuse_is_refused(
+    wanted: dict[str, Any], field: str
+) -> None:
     selector = {"matchExpressions": [{"key": "pool", **wanted}]}
     entry = {"name": "a", "selector": selector, "gpu": {"sharing": "Exclusive"}}
     made, problems = world(values=[entry])
-    assert problems == {"nodeGroups[0]": "nodeGroups[0].selector"}
+    path = f"nodeGroups[0].selector.matchExpressions[0]{field}"
+    assert problems == {"nodeGroups[0]": path}
     assert made.selected == ()
 
 

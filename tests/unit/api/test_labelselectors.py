@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Selectors of namespaces hold where Kubernetes' own hold."""
+"""Label selectors hold where Kubernetes' own hold."""
 
 from __future__ import annotations
 
 import pytest
 
 from gpudeck.api import fields
-from gpudeck.features.namespaces import Requirement, fulfils, selector
+from gpudeck.api.labelselectors import Requirement, fulfils, selector
 
 
 @pytest.mark.parametrize(

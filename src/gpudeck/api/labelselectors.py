@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which namespaces an administrator selects by their labels. Pure.
+"""Label selectors as an administrator writes them, read by field, and what they select. Pure.
 
-`configuring` reads the selector of nfd-master.conf, `master` asks it of each NodeFeature.
+The node features select namespaces by one (nfd-master.conf), the controller the nodes of a group
+of the chart. Those of GPUClass are the API server's to judge, and are not read here.
 """
 
 from __future__ import annotations
