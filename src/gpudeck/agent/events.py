@@ -8,17 +8,16 @@ from gpudeck.api.meta import ObjectReference
 from gpudeck.api.resources import PHYSICAL_GPU
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.errors import GpudeckError
-from gpudeck.kube.recording import Recorder
+from gpudeck.kube import recording
 
 
 class Events:
     """Events about one node and its cards."""
 
-    def __init__(self, recorder: Recorder, node: str) -> None:
+    def __init__(self, recorder: recording.Recorder, node: str) -> None:
         self._recorder = recorder
         self._node_name = node
-        # As the kubelet does: the name stands for the UID, so that describe finds it.
-        self._node = ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
+        self._node = recording.of_node(node)
 
     def vendors_refused(self, error: GpudeckError, kept: str) -> None:
         """The ConfigMap is wrong; `kept` says what is used instead."""

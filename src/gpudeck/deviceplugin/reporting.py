@@ -15,12 +15,12 @@ from collections.abc import Iterable
 
 from gpudeck import errors
 from gpudeck.api import conditions, labels
-from gpudeck.api.meta import Meta, ObjectReference
+from gpudeck.api.meta import Meta
 from gpudeck.api.resources import NODE
 from gpudeck.deviceplugin import metrics, offering
+from gpudeck.kube import recording
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
-from gpudeck.kube.recording import Recorder
 from gpudeck.pluginconfig import selecting
 
 IN_FORCE = "ConfigInForce"
@@ -70,7 +70,7 @@ class Reporter:
         self,
         api: Client | None,
         node: str,
-        recorder: Recorder | None,
+        recorder: recording.Recorder | None,
         *,
         settling_seconds: float = SETTLING_SECONDS,
     ) -> None:
@@ -79,7 +79,7 @@ class Reporter:
         self._node = node
         self._settling_seconds = settling_seconds
         self._settling: dict[offering.Problem, asyncio.TimerHandle] = {}
-        self._about = ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
+        self._about = recording.of_node(node)
         self._told: frozenset[offering.Problem] = frozenset()
         self._wanted: Said | None = None
         self._written: Said | None = None

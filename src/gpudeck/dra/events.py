@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpudeck.api.meta import ObjectReference
-from gpudeck.kube.recording import Recorder
+from gpudeck.kube import recording
 
 
 class NodeEvents:
     """Events about one node."""
 
-    def __init__(self, recorder: Recorder, node_name: str) -> None:
+    def __init__(self, recorder: recording.Recorder, node_name: str) -> None:
         self._recorder = recorder
-        # As the kubelet does: the name stands for the UID, so that describe finds it.
-        self._node = ObjectReference(api_version="v1", kind="Node", name=node_name, uid=node_name)
+        self._node = recording.of_node(node_name)
 
     def checkpoint_replaced(self, kept_as: str, why: str, claims: int) -> None:
         """The checkpoint could not be read and was rebuilt; `kept_as` is "" if there was none."""

@@ -45,12 +45,11 @@ from gpudeck.features.known import Known
 from gpudeck.features.packing import PackedFeature
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
-from gpudeck.kube import serving
+from gpudeck.kube import recording, serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.electing import Elector
 from gpudeck.kube.queueing import Queue
-from gpudeck.kube.recording import Recorder
 from gpudeck.kube.watching import Change
 
 GROUP_SECONDS = 0.5
@@ -88,7 +87,7 @@ class Master:
         self._queue = Queue("nodes")
         self._group_queue = Queue("groups")
         identity = given.identity or socket.gethostname()
-        self._recorder = Recorder(api, "node-feature-discovery-master", instance=identity)
+        self._recorder = recording.Recorder(api, "node-feature-discovery-master", instance=identity)
         self._elector = Elector(
             api,
             name="node-feature-discovery-master",
@@ -301,7 +300,7 @@ class Master:
             # Rights may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
         except errors.InvalidError as error:
-            self._refuse(_node(name), error.message)
+            self._refuse(recording.of_node(name), error.message)
             raise
         metrics.writes.labels(subresource or "node").inc()
 
@@ -314,7 +313,7 @@ class Master:
                 continue
             _log.warning("Left out", node=name, origin=each.origin, error=each.message)
             rule = each.origin in self._rules.objects
-            self._refuse(self._rule(each.origin) if rule else _node(name), each.message)
+            self._refuse(self._rule(each.origin) if rule else recording.of_node(name), each.message)
         self._told[name] = frozenset(each.message for each in wanted.refused)
         metrics.refused.inc(len(self._told[name]) - len(told))
 
@@ -365,11 +364,6 @@ def _reference(kind: Resource, meta: ObjectMeta) -> ObjectReference:
         namespace=meta.namespace,
         uid=meta.uid,
     )
-
-
-def _node(name: str) -> ObjectReference:
-    """As the kubelet does: the name stands for the UID, so that describe finds it."""
-    return ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
 
 
 def _labelled(namespace: Meta) -> Meta:

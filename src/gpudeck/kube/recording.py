@@ -34,6 +34,15 @@ MESSAGE_LIMIT = 1024
 _log = logs.get(__name__)
 
 
+def of_node(name: str) -> ObjectReference:
+    """Return the Node that an Event is about.
+
+    As in the kubelet's Events (1.37) its name stands for the UID: `kubectl describe node` looks
+    for that.
+    """
+    return ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
+
+
 class Occurrence(msgspec.Struct, frozen=True):
     """What makes two events equal."""
 

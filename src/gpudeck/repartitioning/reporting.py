@@ -13,11 +13,11 @@ from typing import Any
 from gpudeck import errors
 from gpudeck.api import conditions, labels
 from gpudeck.api.core import Node
-from gpudeck.api.meta import Meta, ObjectReference
+from gpudeck.api.meta import Meta
 from gpudeck.api.resources import NODE
+from gpudeck.kube import recording
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
-from gpudeck.kube.recording import Recorder
 from gpudeck.repartitioning import metrics, stepping
 
 CONFIGURED = "MigConfigured"
@@ -31,11 +31,11 @@ _QUIET = frozenset({"NotChosen", "ModeOpen"})
 class Reporter:
     """Tells the Node; `run` and the recorder's must run."""
 
-    def __init__(self, api: Client, node: str, recorder: Recorder) -> None:
+    def __init__(self, api: Client, node: str, recorder: recording.Recorder) -> None:
         self._api = api
         self._node = node
         self._recorder = recorder
-        self._about = ObjectReference(api_version="v1", kind="Node", name=node, uid=node)
+        self._about = recording.of_node(node)
         self._wanted: stepping.Said | None = None
         self._written: stepping.Said | None = None
         self._since = ""

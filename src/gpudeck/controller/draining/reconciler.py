@@ -13,15 +13,14 @@ from collections.abc import Iterable
 from gpudeck import errors
 from gpudeck.api import core, labels
 from gpudeck.api.core import Node, Pod
-from gpudeck.api.meta import Meta, ObjectReference
+from gpudeck.api.meta import Meta
 from gpudeck.api.resources import NODE, POD
 from gpudeck.controller import metrics
 from gpudeck.controller.draining import choosing, eviction, requests
-from gpudeck.kube import evicting
+from gpudeck.kube import evicting, recording
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
-from gpudeck.kube.recording import Recorder
 from gpudeck.kube.watching import Change
 
 LOOK_SECONDS = 1.0
@@ -36,7 +35,7 @@ SHOWN = 3
 class Draining:
     """Evicts what Nodes ask for; `nodes.run` must run beside it."""
 
-    def __init__(self, client: Client, recorder: Recorder, nodes: Cache[Node]) -> None:
+    def __init__(self, client: Client, recorder: recording.Recorder, nodes: Cache[Node]) -> None:
         self.queue = Queue("draining")
         self._client = client
         self._recorder = recorder
@@ -99,7 +98,7 @@ class Draining:
             return
         metrics.writes.labels("Node").inc()
         if news.get(labels.DRAIN_BLOCKED):
-            about = ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
+            about = recording.of_node(name)
             self._recorder.record(about, reason=reason, message=text, warning=True)
 
 

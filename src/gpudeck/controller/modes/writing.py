@@ -14,7 +14,7 @@ import msgspec
 
 from gpudeck.api import conditions, labels
 from gpudeck.api.core import Node, NodeCondition, Taint
-from gpudeck.api.meta import Meta, ObjectReference
+from gpudeck.api.meta import Meta
 from gpudeck.api.resources import NODE
 from gpudeck.controller import metrics
 from gpudeck.controller.modes import deciding, looking
@@ -80,9 +80,7 @@ class Writer:
             self._record(name, Phase.ACTIVE if is_same else CHANGED, step.message)
 
     def _record(self, name: str, reason: str, message: str) -> None:
-        # The kubelet too gives the name for the UID in Events about its Node (1.37), and
-        # `kubectl describe node` looks for that.
-        about = ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
+        about = recording.of_node(name)
         is_warning = reason == SLOW or reason in _WARNINGS
         self._recorder.record(about, reason=str(reason), message=message, warning=is_warning)
 
