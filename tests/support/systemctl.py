@@ -3,7 +3,7 @@
 
 Each unit is a file with its state below the tree's /units; what is told goes to /told, a line a
 call. A unit with a file UNIT.stuck beside it neither stops nor starts. Words, states and exit
-statuses are those of systemctl(1), systemd 252.
+statuses are those of systemctl(1), systemd 252, as `tests/contract/host` holds them to.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ int main(int count, char **words)
     int status = 0;
     for (int i = 2; i < count; i++) {
         if (!read_state(words[i])) {
-            fprintf(stderr, "Failed to %s %s: Unit %s not found.\n", words[1], words[i], words[i]);
+            fprintf(stderr, "Failed to %s %s: Unit %s not %s.\n", words[1], words[i], words[i],
+                    strcmp(words[1], "start") ? "loaded" : "found");
             status = 5;
         } else if (is_stuck(words[i])) {
             fprintf(stderr, "Job for %s failed.\n", words[i]);
