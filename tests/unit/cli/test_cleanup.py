@@ -134,6 +134,25 @@ async def test_marks_of_other_programs_of_the_same_names_stay() -> None:
         assert state(server) == before
 
 
+@pytest.mark.parametrize(("is_ours", "left"), [(True, None), (False, True)])
+async def test_who_cordoned_a_node_for_its_reboot_is_told_by_the_record(
+    is_ours: bool, left: bool | None
+) -> None:
+    async with ApiServer() as server, server.client() as client:
+        record = progress.Record(
+            version=progress.VERSION,
+            config="all-1g.5gb",
+            phase=progress.Phase.REBOOTING,
+            since=0,
+            cordoned=is_ours,
+        )
+        body = node(**{labels.MIG_CHANGE: progress.encode(record)})
+        body["spec"]["unschedulable"] = True
+        server.put(NODE, body)
+        await cleanup.clean(client, features=False)
+        assert server.objects(NODE)["node-0"]["spec"].get("unschedulable") is left
+
+
 async def test_what_node_features_gave_goes_where_that_is_asked_for() -> None:
     async with ApiServer() as server, server.client() as client:
         body = node(**{labels.FEATURES_LABELS: "nvidia.com/gpu.count,pci-10de.present"})
