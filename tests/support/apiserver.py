@@ -52,6 +52,7 @@ class Fault:
     path: str
     headers: dict[str, str]
     reason: str
+    message: str
 
 
 @dataclass
@@ -235,10 +236,11 @@ class ApiServer:
         path: str = "",
         retry_after: int | None = None,
         reason: str = "",
+        message: str = "asked to fail",
     ) -> None:
         """Let the next `count` requests fail whose method is, and whose path holds, the given."""
         headers = {"Retry-After": str(retry_after)} if retry_after is not None else {}
-        self._faults.append(Fault(count, status, method, path, headers, reason))
+        self._faults.append(Fault(count, status, method, path, headers, reason, message))
 
     def cut_streams(self) -> None:
         """Break every watch with a TCP reset, in the middle of whatever it sends."""
@@ -315,7 +317,7 @@ class ApiServer:
             fits = fault.method in ("", request.method) and fault.path in request.path
             if fault.count > 0 and fits:
                 fault.count -= 1
-                refusal = apistore.RefusedError(fault.status, fault.reason, "asked to fail")
+                refusal = apistore.RefusedError(fault.status, fault.reason, fault.message)
                 refusal.headers = fault.headers
                 raise refusal
 

@@ -14,9 +14,10 @@ from gpudeck.api.meta import ObjectMeta, Wire
 from gpudeck.api.resources import POD
 from gpudeck.kube import client, responses
 
-_SEVERAL = "more than one PodDisruptionBudget"
-"""In the refusal of a pod that several budgets choose, which the API server cannot evict
-(status 500, registry/core/pod/storage, 1.37)."""
+_KEEPING = ("more than one PodDisruptionBudget", "failed calling webhook")
+"""In refusals with the status 500 that are not the server's own: of a pod that several budgets
+choose (registry/core/pod/storage), and of one whose webhook is away (admission/plugin/webhook,
+1.37)."""
 
 
 class Pod(msgspec.Struct, frozen=True, order=True):
@@ -48,9 +49,9 @@ class _Eviction(Wire, omit_defaults=False):
 async def evict(connection: client.Client, pod: Pod) -> str:
     """Ask for the eviction; returns why it cannot be now, empty if the pod goes or is gone.
 
-    Budgets are not all that keeps a pod: a webhook may refuse, and in a namespace that ends
-    nothing is made (403), evictions neither (plugin/namespace/lifecycle, 1.37). All of that may
-    pass, so it is a reason like a budget's. Raises UnavailableError where the server itself fails.
+    Budgets are not all that keeps a pod: a webhook may refuse or be away, and in a namespace that
+    ends nothing is made (403), evictions neither (plugin/namespace/lifecycle, 1.37). All of that
+    may pass, so it is a reason like a budget's. Raises UnavailableError where the server fails.
     """
     body = _Eviction(
         metadata=ObjectMeta(name=pod.name, namespace=pod.namespace),
@@ -77,5 +78,6 @@ def _is_gone(error: errors.GpudeckError) -> bool:
 
 
 def _is_kept(error: errors.RetryableError) -> bool:
-    """Whether budgets keep the pod."""
-    return error.reason == responses.DISRUPTION_BUDGET or _SEVERAL in error.message
+    """Whether budgets, or a webhook that is away, keep the pod."""
+    is_budget = error.reason == responses.DISRUPTION_BUDGET
+    return is_budget or any(each in error.message for each in _KEEPING)

@@ -10,7 +10,7 @@ from tests.support.apiserver import BUDGETS
 from gpudeck import errors
 from gpudeck.api.core import Pod
 from gpudeck.api.meta import Meta
-from gpudeck.api.resources import POD, Resource
+from gpudeck.api.resources import NAMESPACE, POD, VALIDATING_WEBHOOKS, Resource
 from gpudeck.kube import client, evicting
 
 BUDGET = Resource(BUDGETS[0], "v1", "PodDisruptionBudget", BUDGETS[1], namespaced=True)
@@ -70,3 +70,42 @@ async def test_a_budget_keeps_its_pod_and_says_so(
     assert why.startswith("Cannot evict pod as it would violate the pod's disruption budget.")
     assert "The disruption budget web-budget" in why
     assert await is_there(connection, pod)
+
+
+AWAY = {
+    "metadata": {"name": "away"},
+    "webhooks": [
+        {
+            "name": "keeps.example.com",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "resources": ["pods/eviction"],
+                    "operations": ["CREATE"],
+                }
+            ],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kept"}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+    ],
+}
+
+
+async def test_a_webhook_that_is_away_keeps_its_pod_and_is_said(real_kubeconfig: str) -> None:
+    """The API server alone knows what it says then; the webhook is in force after a while."""
+    async with await client.Client.connect(real_kubeconfig) as connection:
+        await connection.create(NAMESPACE, {"metadata": {"name": "kept"}}, Meta)
+        await connection.create(VALIDATING_WEBHOOKS, AWAY, Meta)
+        try:
+            why, number = "", 0
+            while not why and number < 1000:
+                number += 1
+                pod = await make(connection, "kept", f"pod-{number}")
+                why = await evicting.evict(connection, pod)
+            assert 'failed calling webhook "keeps.example.com"' in why
+            assert await is_there(connection, pod)
+        finally:
+            await connection.delete(VALIDATING_WEBHOOKS, "away")

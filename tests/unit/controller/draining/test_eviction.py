@@ -52,6 +52,16 @@ async def test_who_is_forgotten_is_asked_for_at_once() -> None:
         assert left(server) == []
 
 
+async def test_a_webhook_that_is_away_is_told_and_asked_for_again() -> None:
+    """Who reads of a change that does not go on must not take it for a slow one."""
+    async with ApiServer() as server, server.client() as client:
+        server.put(POD, user_pod("a"))
+        away = 'Internal error occurred: failed calling webhook "keeps.example.com"'
+        server.fail(1, 500, method="POST", path="/pods/a/eviction", message=away)
+        evictor = eviction.Evictor(client)
+        assert await evictor.evict("node-0", [A]) == {A: f"{away}."}
+
+
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
 async def test_a_pod_that_somebody_else_keeps_is_told_and_asked_for_again(status: int) -> None:
     """A webhook refuses with any status, and in a namespace that ends nothing is made."""
