@@ -238,6 +238,16 @@ def test_hidden_and_large_files_are_passed_over(tree: HostFiles) -> None:
     assert known.attributes["local.label"] == {"c": "2", "d": "1"}
 
 
+def test_files_of_others_are_read_as_far_as_a_node_feature_holds_them(tree: HostFiles) -> None:
+    filling = "#" * (local.LIMIT_BYTES - len("label-0=x\n"))
+    for each in range(4):
+        tree.write(f"{local.FOLDER[1:]}/{each}", f"label-{each}=x\n{filling}")
+    known = Known()
+    (left_out,) = local.read(tree.root, known)
+    assert left_out.startswith(f"{local.FOLDER}/3 is too large; allowed: at most 65536 bytes, and")
+    assert set(known.attributes["local.label"]) == {"label-0", "label-1", "label-2"}
+
+
 def test_rules_of_the_node_itself_give_labels(tree: HostFiles) -> None:
     folder = "etc/kubernetes/node-feature-discovery/custom.d"
     tree.write("etc/os-release", "ID=ubuntu\n")

@@ -4,7 +4,7 @@
 GPU feature discovery writes one there. A line is `name=value`, or `name` for `true`.
 `# +expiry-time=<RFC 3339>` counts for the lines after it, `# +no-label` and `# +no-feature`
 for the next one. Files whose names start with a dot (half-written ones) are passed over,
-and those of more than 64 KiB are left out.
+and those of more than 64 KiB are left out, as is what would make the NodeFeature too large.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from gpudeck.host.root import Root
 
 FOLDER = "/etc/kubernetes/node-feature-discovery/features.d"
 LIMIT_BYTES = 64 * 1024
+TOTAL_BYTES = 3 * LIMIT_BYTES
+"""Of all files together. Each name stands in a NodeFeature thrice, and twice more in its managed
+fields; etcd takes 1.5 MiB (3.7), and with a NodeFeature that it refuses all labels of the node
+would stay as they were."""
 _DIRECTIVE = "# +"
 
 
@@ -37,18 +41,19 @@ def read(root: Root, known: Known) -> list[str]:
     UnavailableError where the disk fails: labels of a file that is there must not go.
     """
     now = datetime.datetime.now(datetime.UTC)
-    total = File()
+    total, room = File(), TOTAL_BYTES
     for name in root.list(FOLDER):
         if name.startswith(".") or root.is_directory(f"{FOLDER}/{name}"):
             continue
         try:
-            text = _content(root, f"{FOLDER}/{name}")
+            content = _content(root, f"{FOLDER}/{name}", min(room, LIMIT_BYTES))
         except errors.NotFoundError:
             continue  # It went after it was listed.
         except (InvalidError, errors.ForbiddenError) as error:
             total.left_out.append(error.message)
             continue
-        found = parse(text, now)
+        room -= len(content)
+        found = parse(content.decode("utf-8", "replace"), now)
         total.features.update(found.features)
         total.labels.update(found.labels)
         total.left_out += [f"{FOLDER}/{name}: {each}" for each in found.left_out]
@@ -57,12 +62,12 @@ def read(root: Root, known: Known) -> list[str]:
     return total.left_out
 
 
-def _content(root: Root, path: str) -> str:
-    content = root.read_bytes(path, limit=LIMIT_BYTES + 1)
-    if len(content) > LIMIT_BYTES:
-        allowed = f"at most {LIMIT_BYTES} bytes"
+def _content(root: Root, path: str, limit: int) -> bytes:
+    content = root.read_bytes(path, limit=limit + 1)
+    if len(content) > limit:
+        allowed = f"at most {LIMIT_BYTES} bytes, and {TOTAL_BYTES} in all files together"
         raise InvalidError(f"{path} is too large; allowed: {allowed}", field=path, allowed=allowed)
-    return content.decode("utf-8", "replace")
+    return content
 
 
 def parse(text: str, now: datetime.datetime) -> File:
