@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -188,12 +189,32 @@ def _access(
     elif user.token_file:
         credential = credentials.TokenFile(user_folder / user.token_file)
     return Access(
-        server=cluster.server.rstrip("/"),
+        server=_address(cluster.server, "server", ("https", "http")),
         tls=tls,
         credential=credential,
         server_name=cluster.tls_server_name or None,
-        proxy=cluster.proxy_url or None,
+        proxy=_address(cluster.proxy_url, "proxy-url", ("http", "https"))
+        if cluster.proxy_url
+        else None,
         namespace=namespace or "default",
+    )
+
+
+def _address(url: str, field: str, schemes: tuple[str, ...]) -> str:
+    """A URL with a host. InvalidError shows none of its user and password."""
+    try:
+        found = urlsplit(url)
+        if found.scheme in schemes and found.hostname and found.port != 0:
+            return url.rstrip("/")
+        shown = f"{found.scheme}://{found.netloc.rpartition('@')[2]}"
+    except ValueError:  # Of a port that is no number, or a bracket that is not closed.
+        shown = "what it says"
+    allowed = " or ".join(f"{scheme}://host:port" for scheme in schemes)
+    raise errors.InvalidError(
+        f"kubeconfig: {field}: {shown} is not valid; allowed: {allowed}",
+        reason="KubeconfigInvalid",
+        field=field,
+        allowed=allowed,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,31 @@ def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> N
     path.write_text(text)
     with pytest.raises(errors.InvalidError, match="cannot be read"):
         configuration.load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        ({}, "server: :// is not valid; allowed: https://host:port or http://host:port"),
+        ({"server": "api.example:6443"}, "server: api.example:// is not valid"),
+        ({"server": "https://api.example:x"}, "server: what it says is not valid"),
+        (
+            {"server": "https://a", "proxy-url": "socks5://me:secret@b:1080"},
+            "proxy-url: socks5://b:1080 is not valid; allowed: http://host:port or https://host:port",
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused_without_its_password(
+    tmp_path: Path, cluster: dict[str, str], words: str
+) -> None:
+    with pytest.raises(errors.InvalidError, match=re.escape(words)):
+        configuration.load(write(tmp_path / "config", cluster=cluster))
+
+
+def test_a_proxy_is_taken_as_it_is(tmp_path: Path) -> None:
+    cluster = {"server": "https://a", "proxy-url": "http://me:secret@b:3128/"}
+    found = configuration.load(write(tmp_path / "config", cluster=cluster))
+    assert found.proxy == "http://me:secret@b:3128"
 
 
 def test_paths_are_relative_to_the_file_that_holds_them(tmp_path: Path) -> None:
