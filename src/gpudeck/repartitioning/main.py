@@ -379,7 +379,10 @@ def _trimmed(node: Node) -> Node:
                 if nodes.is_read(name)
             },
         ),
-        spec=NodeSpec(taints=[each for each in taints if nodes.is_read_taint(each)]),
+        spec=NodeSpec(
+            taints=[each for each in taints if nodes.is_read_taint(each)],
+            unschedulable=node.spec.unschedulable if node.spec else None,
+        ),
     )
 
 

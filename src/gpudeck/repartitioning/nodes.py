@@ -131,6 +131,11 @@ def seen(node: Node) -> Seen:
     found, notes = meta.labels or {}, meta.annotations or {}
     deploy = {labels.DEPLOY + each for each in DEPLOYED}
     taints = (node.spec.taints if node.spec else None) or []
+    is_cordoned = node.spec is not None and bool(node.spec.unschedulable)
+    record = progress.decode(notes.get(labels.MIG_CHANGE, ""))
+    if record is not None and record.cordoned and not is_cordoned:
+        # Somebody has uncordoned the node: who cordons it again means it.
+        record = msgspec.structs.replace(record, cordoned=False)
     return Seen(
         name=meta.name,
         uid=meta.uid or "",
@@ -138,11 +143,11 @@ def seen(node: Node) -> Seen:
         state=found.get(labels.MIG_STATE, ""),
         mode=found.get(labels.ACTIVE_MODE, ""),
         deploy={name: value for name, value in found.items() if name in deploy},
-        record=progress.decode(notes.get(labels.MIG_CHANGE, "")),
+        record=record,
         drain=_own_drain(notes),
         blocked=notes.get(labels.DRAIN_BLOCKED, ""),
         drained=notes.get(labels.DRAINED, ""),
-        is_cordoned=node.spec is not None and bool(node.spec.unschedulable),
+        is_cordoned=is_cordoned,
         changes_mode=any(_is_of_another_mode(each, found) for each in taints),
         asks_reboot=labels.DISRUPTION_REQUIRED in notes,
         may_reboot=labels.DISRUPTION_APPROVED in notes,

@@ -111,12 +111,22 @@ def test_a_node_is_uncordoned_by_whom_it_was_cordoned() -> None:
     assert is_cordoned(out)
     assert not is_cordoned(patched(out, done))
     assert not is_cordoned(patched(out, nodes.Wish()))
-    # Somebody uncordons it on the way: so it stays.
-    assert nodes.patch(cordoned(out, is_so=None), changing) is None
     theirs = patched(
         cordoned(node({}, {})), nodes.wish(record(progress.Phase.CHANGING, cordoned=False))
     )
     assert is_cordoned(patched(theirs, done))
+
+
+def test_a_cordon_that_somebody_lifted_is_theirs_from_then_on() -> None:
+    out = patched(node({}, {}), nodes.wish(record(progress.Phase.CHANGING, cordoned=True)))
+    lifted = cordoned(out, is_so=None)
+    left = nodes.seen(lifted).record
+    assert left is not None
+    after = patched(lifted, nodes.wish(left))
+    assert not is_cordoned(after)
+    # So an administrator's own cordon outlives the change.
+    again = patched(cordoned(after), nodes.wish(record(progress.Phase.DONE)))
+    assert is_cordoned(again)
 
 
 def test_all_pods_are_asked_to_go_by_one_word() -> None:
