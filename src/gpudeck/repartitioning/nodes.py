@@ -34,6 +34,9 @@ _CONTAINERS = {
 }
 """Names of the containers of each, by which the kubelet tells whether they have ended."""
 CLIENT = f"{labels.DEPLOY}client"
+PLUGIN = f"{labels.DEPLOY}device-plugin"
+DOMAIN = "nvidia.com/"
+"""Of what the device plugin offers."""
 BY = "mig-manager"
 TAINT = Taint(key=labels.MIG_TAINT, value=TRUE, effect="NoSchedule")
 MOST_PODS = 200
@@ -83,6 +86,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     drained: str = ""
     """Which request the controller has seen to its end."""
     is_cordoned: bool = False
+    offers: bool = False
+    """The kubelet says that there are cards or parts of them for pods."""
     changes_mode: bool = False
     """The controller is changing how its cards are handed out, and this mode has not begun."""
     asks_reboot: bool = False
@@ -148,6 +153,10 @@ def seen(node: Node) -> Seen:
         blocked=notes.get(labels.DRAIN_BLOCKED, ""),
         drained=notes.get(labels.DRAINED, ""),
         is_cordoned=is_cordoned,
+        offers=any(
+            name.startswith(DOMAIN) and amount != "0"
+            for name, amount in ((node.status and node.status.allocatable) or {}).items()
+        ),
         changes_mode=any(_is_of_another_mode(each, found) for each in taints),
         asks_reboot=labels.DISRUPTION_REQUIRED in notes,
         may_reboot=labels.DISRUPTION_APPROVED in notes,

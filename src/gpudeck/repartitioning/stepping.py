@@ -28,6 +28,9 @@ AGAIN_SECONDS = 60.0
 """Between two looks at cards that are not as wanted and cannot be made so."""
 SOON_SECONDS = 1.0
 LATER_SECONDS = 10.0
+OFFER_SECONDS = 30.0
+"""After which a node is given back whatever it still offers; a kubelet says what its node offers
+every 10 s by default."""
 NEED_REBOOT = frozenset({"ModeStillPending", "ResetUnsupported", "ResetFailed", "ResetHung"})
 """Reasons of the drivers' errors that only a reboot of the host ends."""
 IN_USE = frozenset({"CardInUse", "PartitionInUse"})
@@ -120,12 +123,27 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 def step(at: Situation) -> Step:
     """Return the next step."""
-    found = _next(at)
+    found = _once_it_is_told(at, _next(at))
     before, after = (
         set(each.stopped) if each is not None else set[str]()
         for each in (at.seen.record, found.wish.record)
     )
     return msgspec.structs.replace(found, start=tuple(sorted(before - after)))
+
+
+def _once_it_is_told(at: Situation, found: Step) -> Step:
+    """Keep a node that is to be given back until it no longer offers what its cards were before.
+
+    Pods would be sent to it for that, and end with an error: the kubelet has nothing for them.
+    """
+    record, after = at.seen.record, found.wish.record
+    if record is None or after is None or after.is_under_way or not at.seen.offers:
+        return found
+    is_late = at.now - record.since > OFFER_SECONDS
+    if record.phase is not Phase.CHANGING or nodes.PLUGIN not in record.paused or is_late:
+        return found
+    message = "The cards are done; the Node still says what they offered before."
+    return _wait(record, "Changing", message, SOON_SECONDS)
 
 
 def _next(at: Situation) -> Step:

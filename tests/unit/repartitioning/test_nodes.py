@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpudeck.api.core import Node, NodeSpec, Taint
+import pytest
+
+from gpudeck.api.core import Node, NodeSpec, NodeStatus, Taint
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.repartitioning import nodes, progress
 
@@ -127,6 +129,23 @@ def test_a_cordon_that_somebody_lifted_is_theirs_from_then_on() -> None:
     # So an administrator's own cordon outlives the change.
     again = patched(cordoned(after), nodes.wish(record(progress.Phase.DONE)))
     assert is_cordoned(again)
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "offers"),
+    [
+        (None, False),
+        ({"cpu": "8"}, False),
+        ({"cpu": "8", "nvidia.com/gpu": "0"}, False),
+        ({"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "3"}, True),
+    ],
+)
+def test_a_node_offers_what_the_kubelet_says(
+    allocatable: dict[str, str] | None, *, offers: bool
+) -> None:
+    found = node({}, {})
+    found.status = NodeStatus(allocatable=allocatable)
+    assert nodes.seen(found).offers is offers
 
 
 def test_all_pods_are_asked_to_go_by_one_word() -> None:

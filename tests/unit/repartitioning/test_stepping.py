@@ -268,3 +268,34 @@ def test_a_record_survives_the_node_and_another_version_is_begun_anew() -> None:
     assert progress.decode(progress.encode(kept)) == kept
     for text in ("", "{}", "null", progress.encode(kept).replace('"version":1', '"version":2')):
         assert progress.decode(text) is None
+
+
+@pytest.mark.parametrize(
+    ("what", "kept", "look", "offers", "after"),
+    [
+        ("the Node says what was", record(Phase.CHANGING, paused=PAUSED), DONE, True, False),
+        ("it offers nothing more", record(Phase.CHANGING, paused=PAUSED), DONE, False, True),
+        (
+            "it has had its time",
+            record(Phase.CHANGING, paused=PAUSED, since=NOW - 31),
+            DONE,
+            True,
+            True,
+        ),
+        ("no plugin was paused", record(Phase.CHANGING), DONE, True, True),
+        ("nothing was changed", record(Phase.DRAINING), DONE, True, True),
+    ],
+)
+def test_a_node_is_given_back_when_it_no_longer_offers_what_its_cards_were(
+    what: str, kept: Record, look: Look, *, offers: bool, after: bool
+) -> None:
+    given = at(kept, look=look)
+    seen = msgspec.structs.replace(given.seen, offers=offers)
+    assert (phase(msgspec.structs.replace(given, seen=seen)) is Phase.DONE) is after, what
+
+
+def test_so_is_one_whose_cards_could_not_be_changed() -> None:
+    given = at(record(Phase.CHANGING, paused=PAUSED), failures=(Failure("MigBroken", "No."),))
+    seen = msgspec.structs.replace(given.seen, offers=True)
+    assert phase(given) is Phase.DONE
+    assert phase(msgspec.structs.replace(given, seen=seen)) is Phase.CHANGING
