@@ -35,13 +35,13 @@ fix: setup ## Mend what can be mended by itself
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
 fast: setup ## Unit, scenario, contract and architecture tests: no cluster
-	$(MAKE) $(TWO) fast-units fast-stories
-
-fast-units: setup
-	$(BIN)/pytest -q tests/unit tests/architecture
+	$(MAKE) $(TWO) fast-stories fast-parts
 
 fast-stories: setup
-	$(BIN)/pytest -q tests/native tests/contract tests/scenario tests/chart
+	$(BIN)/pytest -q tests/scenario
+
+fast-parts: setup
+	$(BIN)/pytest -q $(addprefix tests/,unit architecture native contract chart)
 
 programs: setup ## Build Kubernetes and what else the lab runs (once)
 	$(BIN)/python -m gpudeck.lab.toolchain
@@ -62,7 +62,7 @@ qemu-test: qemu-packages ## Memory limits of shares on a kernel with cgroup vers
 	$(BIN)/pytest -q tests/qemu
 
 test: setup programs ## Everything that guards the project, each once
-	$(MAKE) $(TWO) check fast-units fast-stories qemu-test lab-test-shared lab-test-own
+	$(MAKE) $(TWO) check fast-stories fast-parts qemu-test lab-test-shared lab-test-own
 
 test-skew: setup ## Tests of the API against the oldest Kubernetes, 1.34 (builds its API server once)
 	programs=$$(nice $(BIN)/python -m gpudeck.lab.toolchain oldest) && \
@@ -93,4 +93,4 @@ lock: setup ## Pin the newest versions of the dependencies, by hash
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) -o requirements/product.lock
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) --all-extras -o requirements/dev.lock
 
-.PHONY: help setup check fix fast fast-units fast-stories programs lab-test lab-test-own lab-test-shared qemu-packages qemu-test test test-skew soak lab demo golden bench lock
+.PHONY: help setup check fix fast fast-stories fast-parts programs lab-test lab-test-own lab-test-shared qemu-packages qemu-test test test-skew soak lab demo golden bench lock
