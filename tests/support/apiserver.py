@@ -29,7 +29,7 @@ from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
-from tests.support import apistore, fieldownership, selecting
+from tests.support import apistore, fieldownership, refusals, selecting
 
 from gpudeck.api import resources
 from gpudeck.api.resources import Resource
@@ -302,7 +302,7 @@ class ApiServer:
             self._fault(request)
             return await self._dispatch(request, seen.body)
         except apistore.RefusedError as refusal:
-            return _refused(refusal)
+            return refusals.answer(refusal)
         finally:
             async with self._changed:
                 self._changed.notify_all()
@@ -504,7 +504,9 @@ class ApiServer:
                 await stream.response.write(_line("ADDED", value))
         while not stream.end:
             if version < self.store.floor:
-                await stream.response.write(_line("ERROR", _status_of(_too_old(version))))
+                await stream.response.write(
+                    _line("ERROR", refusals.status(refusals.too_old(version)))
+                )
                 return
             fresh = [record for record in self.store.history if record.version > version]
             for record in fresh:
@@ -573,29 +575,3 @@ def _event(record: apistore.Record, target: Target, chosen: selecting.Test) -> b
 
 def _line(type_: str, value: dict[str, Any]) -> bytes:
     return json.dumps({"type": type_, "object": value}).encode() + b"\n"
-
-
-def _too_old(version: int) -> apistore.RefusedError:
-    return apistore.RefusedError(410, "Expired", f"too old resource version: {version}")
-
-
-def _status_of(refusal: apistore.RefusedError) -> dict[str, Any]:
-    status: dict[str, Any] = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": refusal.message,
-        "reason": refusal.reason,
-        "code": refusal.code,
-    }
-    if refusal.name:
-        status["details"] = {"name": refusal.name}
-    return status
-
-
-def _refused(refusal: apistore.RefusedError) -> web.Response:
-    code, headers = refusal.code, refusal.headers
-    if not refusal.reason:
-        return web.Response(status=code, text=refusal.message, headers=headers)
-    return web.json_response(_status_of(refusal), status=code, headers=headers)
