@@ -58,7 +58,7 @@ def parse(content: Mapping[str, str] | None) -> Supported:
     try:
         document = documents.load(content[KEY])
     except yaml.YAMLError as error:
-        raise _refusal(KEY, " ".join(str(error).split()), "a YAML document") from error
+        raise _refusal(KEY, documents.shown(error), "a YAML document") from error
     if not isinstance(document, dict):
         raise _refusal(KEY, document, "a mapping with vendors and classes")
     try:

@@ -97,6 +97,15 @@ def _refusal(text: str, place: yaml.Node | None) -> yaml.YAMLError:
     return yaml.MarkedYAMLError(problem=text, problem_mark=mark)
 
 
+def shown(error: yaml.YAMLError) -> str:
+    """What is wrong with a text, and where, in one line."""
+    found = str(error)
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        place = f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
+        found = f"{place}: {' '.join(filter(None, (error.context, error.problem)))}"
+    return " ".join(found.split())
+
+
 def load(text: str | bytes) -> Any:
     """The one document of a text. Raises yaml.YAMLError, and nothing else."""
     try:

@@ -82,7 +82,7 @@ def document(text: str) -> Any:
         return documents.load(text)
     except yaml.YAMLError as error:
         raise InvalidError(
-            f"the file cannot be read: {' '.join(str(error).split())}; allowed: a YAML document",
+            f"the file cannot be read: {documents.shown(error)}; allowed: a YAML document",
             reason=REASON,
             allowed="a YAML document",
         ) from error

@@ -70,7 +70,7 @@ def _mend(lines: list[str], error: yaml.MarkedYAMLError) -> int | None:
 def _refusal(name: str, error: yaml.YAMLError) -> InvalidError:
     allowed = "a YAML document"
     return InvalidError(
-        f"{name}: {' '.join(str(error).split())}; allowed: {allowed}",
+        f"{name}: {documents.shown(error)}; allowed: {allowed}",
         reason="InvalidMigConfig",
         field=name,
         allowed=allowed,

@@ -103,7 +103,7 @@ def _load(text: str) -> Any:
     try:
         return documents.load(text)
     except yaml.YAMLError as error:
-        raise _unreadable(" ".join(str(error).split()), "a YAML document") from error
+        raise _unreadable(documents.shown(error), "a YAML document") from error
 
 
 def _unreadable(what: str, allowed: str) -> InvalidError:

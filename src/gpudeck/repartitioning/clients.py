@@ -50,8 +50,9 @@ def _loaded(text: str) -> Any:
     try:
         return documents.load(text)
     except yaml.YAMLError as error:
-        shown = " ".join(str(error).split())
-        raise errors.not_valid(KEY, shown, "a YAML document", reason=REASON) from error
+        raise errors.not_valid(
+            KEY, documents.shown(error), "a YAML document", reason=REASON
+        ) from error
 
 
 def _units(top: Field) -> tuple[str, ...]:

@@ -48,6 +48,24 @@ TEXTS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a: 1\na: 2", "line 2, column 1: the key 'a' stands twice"),
+        (
+            "a: 1\n\tb: 2",
+            "line 2, column 1: while scanning for the next token "
+            "found character '\\t' that cannot start any token",
+        ),
+        ("a: 2024-02-30", "day is out of range for month"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line_with_its_place(text: str, shown: str) -> None:
+    with pytest.raises(yaml.YAMLError) as caught:
+        documents.load(text)
+    assert documents.shown(caught.value) == shown
+
+
 def _groups(text: str) -> None:
     _, problems = groups.world([], text, World())
     for each in problems.values():

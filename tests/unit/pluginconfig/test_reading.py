@@ -230,7 +230,7 @@ imex: [0]
     ("text", "words"),
     [
         ("a: [", "YAML"),
-        ("version: v1\nversion: v1", "'version' stands twice in \"<unicode string>\", line 2"),
+        ("version: v1\nversion: v1", "line 2, column 1: the key 'version' stands twice"),
         ("sharing:\n\u00a0timeSlicing:", "line 2 holds a no-break space"),
     ],
 )

@@ -126,7 +126,7 @@ def _values(text: str, problems: dict[str, InvalidError]) -> list[Any] | None:
     try:
         found = documents.load(text or "[]")
     except yaml.YAMLError as error:
-        found, allowed = " ".join(str(error).split()), "a YAML document"
+        found, allowed = documents.shown(error), "a YAML document"
     if isinstance(found, list):
         return found
     problems[VALUES] = errors.not_valid(VALUES, found, allowed, reason=REASON)

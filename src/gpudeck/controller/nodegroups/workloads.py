@@ -45,8 +45,7 @@ def _read(content: Mapping[str, str], name: str) -> Object:
     try:
         found = documents.load(content[key])
     except yaml.YAMLError as error:
-        shown = " ".join(str(error).split())
-        raise _refusal(f"data[{key}]", shown, "a YAML document") from error
+        raise _refusal(f"data[{key}]", documents.shown(error), "a YAML document") from error
     for path in (
         ("metadata",),
         ("spec", "selector"),

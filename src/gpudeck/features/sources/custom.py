@@ -71,7 +71,9 @@ def _rules(root: Root, path: str) -> list[Named]:
             [shorthand.expanded(each) for each in given] if isinstance(given, list) else given,
             list[Rule],
         )
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+    except yaml.YAMLError as error:
+        _refuse(path, documents.shown(error), "a YAML document")
+    except msgspec.ValidationError as error:
         _refuse(path, str(error), "a list of rules")
     return [Named(path, f"[{index}]", rule) for index, rule in enumerate(found)]
 
