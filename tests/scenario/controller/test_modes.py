@@ -448,7 +448,7 @@ async def test_a_node_with_somebody_elses_plugin_takes_nobodys_turn() -> None:
             return found
 
         async with controller(server, attended=False, default_mode=DRA):
-            await server.until(lambda: "not gpudeck's: t/theirs" in str(node("foreign")["status"]))
+            await server.until(lambda: "are to end: t/theirs" in str(node("foreign")["status"]))
             known = CARDS | {labels.ACTIVE_MODE: PLUGIN}
             server.put(NODE, {"metadata": {"name": "ours", "labels": known}})
             await server.until(lambda: node("ours").get("spec", {}).get("taints"))

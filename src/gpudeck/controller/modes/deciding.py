@@ -227,7 +227,8 @@ def _between(view: View, target: str) -> Step:
     taint = target if view.taint is not None else None
     change = f"Cards change from {old} to {target}"
     if held and not is_ours:
-        why = f"{change}: pods have cards by a plugin that is not gpudeck's: {_holders(held)}."
+        by = "a plugin that this installation did not run"
+        why = f"{change}: pods have cards by {by}, and are to end: {_holders(held)}."
         return Step(Phase.WAITING_FOR_OFFER_TO_GO, None, taint, message=why)
     if held or (old == labels.MODE_DRA and view.claims):
         # Only the old mode's own workloads can give back what is held by it.

@@ -192,7 +192,7 @@ def test_cards_that_somebody_elses_plugin_offers_are_waited_for_and_left_to_its_
     step = deciding.decide(held, DEFAULT)
     assert (step.phase, step.active, step.taint) == (Phase.WAITING_FOR_OFFER_TO_GO, None, None)
     assert step.evict == ()
-    assert "a plugin that is not gpudeck's: t/a" in step.message
+    assert "a plugin that this installation did not run, and are to end: t/a" in step.message
 
 
 def test_a_node_that_has_to_wait_for_its_turn_is_left_as_it_is() -> None:
