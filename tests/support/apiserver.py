@@ -314,8 +314,7 @@ class ApiServer:
 
     def _fault(self, request: web.Request) -> None:
         for fault in self._faults:
-            fits = fault.method in ("", request.method) and fault.path in request.path
-            if fault.count > 0 and fits:
+            if fault.count and fault.method in ("", request.method) and fault.path in request.path:
                 fault.count -= 1
                 refusal = apistore.RefusedError(fault.status, fault.reason, fault.message)
                 refusal.headers = fault.headers
