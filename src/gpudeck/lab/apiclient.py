@@ -3,7 +3,8 @@
 
 The lab must know when the API server answers and when nodes are Ready long before (and
 more often than) a client with caches is worth its start. Everything else in the lab goes
-through kubectl and Helm, as people do it. Blocking; called by `cluster` only.
+through kubectl and Helm, as people do it. Blocking; called by `cluster`, `report` and the
+tests that look at a lab.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import ssl
 import tempfile
 import urllib.parse
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,15 +36,17 @@ class ApiClient:
         cluster = content["clusters"][0]["cluster"]
         user = content["users"][0]["user"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self._tls = ssl.create_default_context(cadata=authority)
+        tls = ssl.create_default_context(cadata=authority)
         with tempfile.NamedTemporaryFile() as pair:
             pair.write(base64.b64decode(user["client-certificate-data"]))
             pair.write(base64.b64decode(user["client-key-data"]))
             pair.flush()
-            self._tls.load_cert_chain(pair.name)
+            tls.load_cert_chain(pair.name)
         address = urllib.parse.urlsplit(cluster["server"])
-        self._server = (address.hostname or "", address.port or 443)
-        self._connection: http.client.HTTPSConnection | None = None
+        self._connection = http.client.HTTPSConnection(
+            address.hostname or "", address.port or 443, timeout=_SECONDS, context=tls
+        )
+        weakref.finalize(self, self._connection.close)
 
     def get(self, path: str) -> Any:
         """Return the object or list at a path."""
@@ -83,15 +87,11 @@ class ApiClient:
         """Send one request; UnavailableError, NotFoundError or InvalidError otherwise."""
         payload = None if body is None else json.dumps(body)
         try:
-            if self._connection is None:
-                self._connection = http.client.HTTPSConnection(
-                    *self._server, timeout=_SECONDS, context=self._tls
-                )
             self._connection.request(method, path, payload, {"Content-Type": content_type})
             answer = self._connection.getresponse()
             text = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            self._connection = None
+            self._connection.close()  # The next request opens it again.
             raise errors.UnavailableError(f"{method} {path}: {error}") from error
         return _decode(f"{method} {path}", answer.status, text)
 
