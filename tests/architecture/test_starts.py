@@ -22,7 +22,6 @@ _HTTP, _GRPC, _MAKER, _CERTIFICATES = "aiohttp", "grpc", "pynvml", "cryptography
         ("gpudeck.repartitioning.main", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
         ("gpudeck.agent.main", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
         ("gpudeck.vendors.worker", (_HTTP, _GRPC, _CERTIFICATES, "rich", "yaml", "click")),
-        ("gpudeck.vendors.nvidia.driver", (_HTTP, _GRPC, _CERTIFICATES, "asyncio", "yaml")),
     ],
 )
 def test_a_start_is_spared_what_is_needed_later_or_never(

@@ -19,7 +19,7 @@ from gpudeck.cdi import spec
 from gpudeck.host import pci
 from gpudeck.host import root as host
 from gpudeck.vendors import contract
-from gpudeck.vendors.nvidia import capabilities, files, sharing
+from gpudeck.vendors.nvidia import capabilities, files, resetting, sharing
 from gpudeck.vendors.nvidia.mps import clients
 
 log = logs.get(__name__)
@@ -99,9 +99,6 @@ class NvidiaVendor:
 
     async def reset(self, addresses: Sequence[str]) -> None:
         """`Vendor.reset`."""
-        # It loads asyncio, which the library process does without (3 MB).
-        from gpudeck.vendors.nvidia import resetting  # noqa: PLC0415 - as just said.
-
         await resetting.reset(self._root, addresses)
 
     def _shared(self, look: host.Root, version: str, hook_path: str) -> spec.ContainerEdits:
