@@ -22,6 +22,7 @@ _HTTP, _GRPC, _MAKER, _CERTIFICATES = "aiohttp", "grpc", "pynvml", "cryptography
         ("gpudeck.repartitioning.main", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
         ("gpudeck.agent.main", (_HTTP, _GRPC, _MAKER, _CERTIFICATES, "rich")),
         ("gpudeck.vendors.worker", (_HTTP, _GRPC, _CERTIFICATES, "rich", "yaml", "click")),
+        ("gpudeck.vendors.nvidia.session", (_HTTP, _GRPC, _CERTIFICATES, "asyncio", "yaml")),
     ],
 )
 def test_a_start_is_spared_what_is_needed_later_or_never(
