@@ -39,7 +39,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 
 {{/* Settings of processes that work for one node. */}}
 {{- define "gpudeck.nodeEnvironment" -}}
-{{- /* Without the docstrings of libraries, some 3 MB a process; the image has that byte code too. */}}
+{{- /* Without the docstrings of libraries, some 1 MB a process; the image has that byte code too. */}}
 - name: PYTHONOPTIMIZE
   value: "2"
 - name: GPUDECK_NODE_NAME
