@@ -5,9 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-OWN_LAB := $(patsubst %,tests/lab/test_%.py,\
-	device_plugin host_root lifecycle mig_manager mixed_cluster modes plugin_restarts)
-# Two at a time: half of what a test in a cluster takes is waiting.
+# Two at a time, but for labs: what is asked there within a time may need both cores.
 TWO := --jobs 2 --output-sync --no-print-directory
 LOCK := $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	--universal --python-version 3.11 pyproject.toml
@@ -47,13 +45,7 @@ programs: setup ## Build Kubernetes and what else the lab runs (once)
 	$(BIN)/python -m gpudeck.lab.toolchain
 
 lab-test: setup ## The end-to-end tests in the lab
-	$(MAKE) $(TWO) lab-test-shared lab-test-own
-
-lab-test-own: setup
-	$(BIN)/pytest -q --timeout 900 $(OWN_LAB)
-
-lab-test-shared: setup
-	$(BIN)/pytest -q --timeout 900 tests/lab $(addprefix --ignore=,$(OWN_LAB))
+	$(BIN)/pytest -q tests/lab --timeout 900
 
 qemu-packages: setup
 	$(BIN)/python -m tests.qemu.packages
@@ -62,7 +54,8 @@ qemu-test: qemu-packages ## Memory limits of shares on a kernel with cgroup vers
 	$(BIN)/pytest -q tests/qemu
 
 test: setup programs ## Everything that guards the project, each once
-	$(MAKE) $(TWO) check fast-stories fast-parts qemu-test lab-test-shared lab-test-own
+	$(MAKE) $(TWO) check fast-stories fast-parts qemu-test
+	$(MAKE) lab-test
 
 test-skew: setup ## Tests of the API against the oldest Kubernetes, 1.34 (builds its API server once)
 	programs=$$(nice $(BIN)/python -m gpudeck.lab.toolchain oldest) && \
@@ -93,4 +86,4 @@ lock: setup ## Pin the newest versions of the dependencies, by hash
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) -o requirements/product.lock
 	.venv/lock/bin/$(subst $(BIN)/,,$(LOCK)) --all-extras -o requirements/dev.lock
 
-.PHONY: help setup check fix fast fast-stories fast-parts programs lab-test lab-test-own lab-test-shared qemu-packages qemu-test test test-skew soak lab demo golden bench lock
+.PHONY: help setup check fix fast fast-stories fast-parts programs lab-test qemu-packages qemu-test test test-skew soak lab demo golden bench lock
