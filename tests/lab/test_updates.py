@@ -27,6 +27,8 @@ from tests.support.lab import NAMESPACE, Lab, is_ready, pod
 CLAIMS = 24
 """That many come and go, however many updates that takes."""
 LIMIT_SECONDS = 240
+PACE_SECONDS = 1.0
+"""Between changes: cards this slow make and remove some three partitions in it."""
 SLOW_MILLISECONDS = 2
 """Of each driver call: a partition then takes some tenths of a second."""
 DAEMONSET = "nvidia-adapter"
@@ -93,6 +95,7 @@ def test_claims_come_and_go_while_two_plugins_serve(small: Lab) -> None:
             gone.update(done)
             if done:
                 small.kubectl("delete", "pod", *done, "--wait=false")
+            time.sleep(PACE_SECONDS)
     left = [name for number in range(made) if (name := f"{PREFIX}{number}") not in gone]
     small.running(*left)
     small.eventually("every pod of gpudeck is ready", lambda: all_ready(small))
