@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from gpudeck.api import resources
 from gpudeck.api.meta import ObjectMeta, ObjectReference
-from gpudeck.api.resources import Resource
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import Phase, PhysicalGPU
 from gpudeck.controller.physicalgpu import phase
-from gpudeck.kube.recording import Recorder
+from gpudeck.kube import recording
 
 _BAD = (Phase.LOST, Phase.FAULTY)
 
@@ -17,12 +16,12 @@ _BAD = (Phase.LOST, Phase.FAULTY)
 class Events:
     """Events about classes and cards."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: recording.Recorder) -> None:
         self._recorder = recorder
 
     def phase_changed(self, gpu: PhysicalGPU, old: Phase | None, new: Phase | None) -> None:
         """A card went bad, or a bad one is well again; other changes are no news."""
-        about = _about(resources.PHYSICAL_GPU, gpu.metadata)
+        about = recording.of(resources.PHYSICAL_GPU, gpu.metadata)
         if new in _BAD and new is not old:
             why = phase.reason(gpu, new) or "no reason was given"
             name = "CardLost" if new is Phase.LOST else "CardFaulty"
@@ -35,14 +34,14 @@ class Events:
     def device_class_written(self, gpu_class: GPUClass, *, created: bool) -> None:
         """The DeviceClass of a class was made or brought back to what it must be."""
         self._recorder.record(
-            _about(resources.GPU_CLASS, gpu_class.metadata),
+            recording.of(resources.GPU_CLASS, gpu_class.metadata),
             reason="DeviceClassCreated" if created else "DeviceClassUpdated",
             message=f"wrote DeviceClass {gpu_class.metadata.name}",
         )
 
     def class_refused(self, gpu_class: GPUClass, reason: str, message: str) -> None:
         """A class cannot be used as it is."""
-        about = _about(resources.GPU_CLASS, gpu_class.metadata)
+        about = recording.of(resources.GPU_CLASS, gpu_class.metadata)
         self._recorder.record(about, reason=reason, message=message, warning=True)
 
     def refused(self, about: ObjectReference, reason: str, message: str) -> None:
@@ -52,7 +51,7 @@ class Events:
     def classes_left_out(self, count: int, total: int) -> None:
         """There is no room for `count` classes in what the API server is told of the webhooks."""
         self._recorder.record(
-            _about(resources.VALIDATING_WEBHOOKS, ObjectMeta(name="gpudeck")),
+            recording.of(resources.VALIDATING_WEBHOOKS, ObjectMeta(name="gpudeck")),
             reason="ClassesLeftOut" if count else "ClassesRegistered",
             message=f"the newest {count} of {total} GPUClasses do not fit into the webhooks' match "
             "conditions: requests for them are judged by the scheduler alone, and those that "
@@ -61,9 +60,3 @@ class Events:
             else f"all {total} GPUClasses fit into the webhooks' match conditions",
             warning=count > 0,
         )
-
-
-def _about(resource: Resource, meta: ObjectMeta) -> ObjectReference:
-    return ObjectReference(
-        api_version=resource.api_version, kind=resource.kind, name=meta.name, uid=meta.uid
-    )

@@ -28,7 +28,6 @@ from gpudeck.api.resources import (
     NODE_FEATURE,
     NODE_FEATURE_GROUP,
     NODE_FEATURE_RULE,
-    Resource,
 )
 from gpudeck.features import (
     configuring,
@@ -321,7 +320,7 @@ class Master:
         self._recorder.record(about, reason="FeatureRefused", message=message, warning=True)
 
     def _rule(self, name: str) -> ObjectReference:
-        return _reference(NODE_FEATURE_RULE, self._rules.objects[name].metadata)
+        return recording.of(NODE_FEATURE_RULE, self._rules.objects[name].metadata)
 
     async def _reconcile_group(self, key: str) -> None:
         group = self._groups.objects.get(key)
@@ -336,7 +335,7 @@ class Master:
         try:
             status = self._membership.status(key)
         except errors.InvalidError as error:
-            self._refuse(_reference(NODE_FEATURE_GROUP, group.metadata), error.message)
+            self._refuse(recording.of(NODE_FEATURE_GROUP, group.metadata), error.message)
             return
         if status in (None, group.status) or self._settings.no_publish:
             return
@@ -354,16 +353,6 @@ class Master:
     def _known(self, name: str) -> Known:
         features, _ = self._held(name)
         return deciding.known(features)
-
-
-def _reference(kind: Resource, meta: ObjectMeta) -> ObjectReference:
-    return ObjectReference(
-        api_version=kind.api_version,
-        kind=kind.kind,
-        name=meta.name,
-        namespace=meta.namespace,
-        uid=meta.uid,
-    )
 
 
 def _labelled(namespace: Meta) -> Meta:

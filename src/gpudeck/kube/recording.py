@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from gpudeck import errors, logs
-from gpudeck.api.meta import Meta, ObjectReference
-from gpudeck.api.resources import EVENT
+from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference
+from gpudeck.api.resources import EVENT, Resource
 from gpudeck.kube import client, pacing
 
 REPEAT_SECONDS = 10.0
@@ -41,6 +41,17 @@ def of_node(name: str) -> ObjectReference:
     for that.
     """
     return ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
+
+
+def of(resource: Resource, meta: ObjectMeta) -> ObjectReference:
+    """Return the object that an Event is about, of any other kind."""
+    return ObjectReference(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+    )
 
 
 class Occurrence(msgspec.Struct, frozen=True):

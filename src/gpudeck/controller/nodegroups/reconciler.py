@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from gpudeck import errors, logs
 from gpudeck.api import labels
 from gpudeck.api.core import ConfigMap, Node
-from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference, OwnerReference
+from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference
 from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, NODE, NODE_GROUP, ROLE, Resource
 from gpudeck.controller import events, metrics
 from gpudeck.controller.nodegroups import features, groups, reading, served, workloads
 from gpudeck.controller.settings import Settings
+from gpudeck.kube import recording
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
@@ -160,11 +161,11 @@ class NodeGroups:
         _log.warning("Node group is left as it was", group=name, error=error)
         for each in self._served.objects:
             if each.metadata.name == name:
-                about = _reference(NODE_GROUP, each.metadata)
+                about = recording.of(NODE_GROUP, each.metadata)
                 self._report.refused(about, error.reason, error.message)
                 return
         for chart in self._templates.objects.values():
-            about = _reference(CONFIG_MAP, chart.metadata)
+            about = recording.of(CONFIG_MAP, chart.metadata)
             self._report.refused(about, error.reason, error.message)
 
     def _add_all(self) -> None:
@@ -195,7 +196,7 @@ class NodeGroups:
         try:
             templates = workloads.read(found.data)
         except errors.InvalidError as error:
-            self._report.refused(_reference(CONFIG_MAP, meta), error.reason, error.message)
+            self._report.refused(recording.of(CONFIG_MAP, meta), error.reason, error.message)
             raise
         before = await self._mig_configs()
         wanted = workloads.wanted(templates, self._world, self._namespace, owner, before=before)
@@ -206,7 +207,9 @@ class NodeGroups:
             except errors.GpudeckError as error:
                 failed.append(error)  # The other groups go on.
                 if isinstance(error, errors.InvalidError):
-                    self._report.refused(_reference(CONFIG_MAP, meta), error.reason, error.message)
+                    self._report.refused(
+                        recording.of(CONFIG_MAP, meta), error.reason, error.message
+                    )
         kept = self._world.unreadable()
         for resource, cache in self._made.items():
             for made in list(cache.objects.values()):
@@ -275,16 +278,6 @@ class NodeGroups:
 
 def _may_pass(error: errors.GpudeckError) -> bool:
     return isinstance(error, errors.RetryableError | errors.ForbiddenError)
-
-
-def _reference(resource: Resource, meta: ObjectMeta) -> ObjectReference:
-    return ObjectReference(
-        api_version=resource.api_version,
-        kind=resource.kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-    )
 
 
 def _template(found: ConfigMap) -> ConfigMap:
