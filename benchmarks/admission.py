@@ -65,9 +65,7 @@ def main(rate: int, record: bool, serve: int | None) -> None:
     for each in signed(found, f"python -m benchmarks.admission --rate {rate}", before):
         click.echo(f"{each.what}: {', '.join(f'{value:.3g}' for value in each.values)} {each.unit}")
     if record:
-        results = writing.load(FOLDER / "results.json")
-        results.figures = writing.merge(results.figures, found)
-        writing.keep(results, FOLDER)
+        writing.add(found, FOLDER)
 
 
 async def _serve(port: int) -> None:

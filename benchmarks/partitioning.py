@@ -179,9 +179,7 @@ def main(record: bool) -> None:
         values = ", ".join(f"{value:.3g}" for value in each.values)
         click.echo(f"{each.what}: {values} {each.unit}")
     if record:
-        results = writing.load(FOLDER / "results.json")
-        results.figures = writing.merge(results.figures, found)
-        writing.keep(results, FOLDER)
+        writing.add(found, FOLDER)
 
 
 async def _measured(part: Callable[[hosts.Host], Any]) -> list[Figure]:

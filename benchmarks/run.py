@@ -75,23 +75,16 @@ async def _measure(name: str, parts: Sequence[str]) -> None:
             before = started()
             sys.stderr.write(f"measuring {part} …\n")
             found = await PARTS[part](world)
-            _write(signed(found, _command(part), before), about)
+            writing.add(signed(found, _command(part), before), FOLDER, machine=about)
 
 
 def _keep(part: str, measure: Callable[[], list[Figure]]) -> None:
     before = started()
-    _write(signed(measure(), _command(part), before), {})
+    writing.add(signed(measure(), _command(part), before), FOLDER)
 
 
 def _command(part: str) -> str:
     return f"python -m benchmarks.run --only {part}"
-
-
-def _write(found: list[Figure], about: dict[str, str]) -> None:
-    results = writing.load(FOLDER / "results.json")
-    results.figures = writing.merge(results.figures, found)
-    results.machine |= about
-    writing.keep(results, FOLDER)
 
 
 if __name__ == "__main__":

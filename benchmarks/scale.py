@@ -62,9 +62,7 @@ def main(nodes: int, record: bool) -> None:
     for each in signed(found, f"python -m benchmarks.scale --nodes {nodes}", before):
         click.echo(f"{each.what}: {', '.join(f'{value:.3g}' for value in each.values)} {each.unit}")
     if record:
-        results = writing.load(FOLDER / "results.json")
-        results.figures = writing.merge(results.figures, found)
-        writing.keep(results, FOLDER)
+        writing.add(found, FOLDER)
 
 
 async def _measure(kubeconfig: str, nodes: int) -> list[Figure]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,6 +38,16 @@ def keep(results: Results, folder: Path) -> None:
     (folder / "results.json").write_bytes(text + b"\n")
     page = folder / "README.md"
     page.write_text(placed(page.read_text(), tables(results)))
+
+
+def add(
+    figures: Sequence[Figure], folder: Path, *, machine: Mapping[str, str] | None = None
+) -> None:
+    """Write the figures, and what is new of the machine, to what stands in `folder`."""
+    results = load(folder / "results.json")
+    results.figures = merge(results.figures, figures)
+    results.machine |= machine or {}
+    keep(results, folder)
 
 
 def placed(page: str, text: str) -> str:
