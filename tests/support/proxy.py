@@ -22,7 +22,7 @@ import aiohttp
 import yarl
 from aiohttp import web
 
-from gpudeck.kube import configuration
+from gpudeck.kube import configuration, transport
 
 _HOP = {"Connection", "Transfer-Encoding", "Content-Length", "Keep-Alive", "Host"}
 
@@ -45,7 +45,9 @@ class Proxy:
         """Method and path with query of each request, oldest first."""
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(auto_decompress=False)
+        self._session = aiohttp.ClientSession(
+            response_class=transport.Response, auto_decompress=False
+        )
         await self.come_back()
         return self
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import socket
 import ssl
 from pathlib import Path
 
@@ -20,6 +23,19 @@ def server_context(ca: certificates.Pair, folder: Path) -> ssl.SSLContext:
     certificate, key = certificates.issue(ca, "server").write(folder, "server")
     context.load_cert_chain(certificate, key)
     return context
+
+
+def end_of_a_request(listening: socket.socket, context: ssl.SSLContext) -> None:
+    """Take one request, answer neither it nor the TLS close, and wait for the connection's end."""
+    listening.settimeout(5)
+    plain, _ = listening.accept()
+    with context.wrap_socket(plain, server_side=True) as secure:
+        assert secure.recv(65536).startswith(b"GET ")
+        bare = socket.socket(fileno=secure.detach())
+    with bare, contextlib.suppress(ConnectionResetError):
+        bare.settimeout(5)
+        while bare.recv(65536):
+            pass
 
 
 def access(server: str, credential: credentials.Credential) -> configuration.Access:
@@ -71,6 +87,27 @@ async def test_a_server_of_another_authority_is_not_trusted(tmp_path: Path) -> N
             with pytest.raises(errors.ForbiddenError) as caught:
                 await connection.list(CONFIG_MAP, ConfigMap)
     assert caught.value.reason == "CertificateNotTrusted"
+
+
+async def test_a_connection_whose_answer_is_left_early_ends_without_waiting_for_the_server(
+    tmp_path: Path,
+) -> None:
+    ca = certificates.authority()
+    authority, _ = ca.write(tmp_path, "ca")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        of = configuration.Access(
+            server=f"https://127.0.0.1:{listening.getsockname()[1]}",
+            tls=credentials.Tls(authority=credentials.Pem(path=authority)),
+            credential=credentials.FixedToken(),
+        )
+        ended = asyncio.create_task(
+            asyncio.to_thread(end_of_a_request, listening, server_context(ca, tmp_path))
+        )
+        async with client.Client(of) as connection:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await connection.list(CONFIG_MAP, ConfigMap)
+        await ended
 
 
 async def test_names_cannot_leave_their_place_in_the_path() -> None:
