@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -25,15 +26,18 @@ def server_context(ca: certificates.Pair, folder: Path) -> ssl.SSLContext:
     return context
 
 
-def end_of_a_request(listening: socket.socket, context: ssl.SSLContext) -> None:
+def end_of_a_request(
+    listening: socket.socket, context: ssl.SSLContext, heard: threading.Event
+) -> None:
     """Take one request, answer neither it nor the TLS close, and wait for the connection's end."""
-    listening.settimeout(5)
+    listening.settimeout(20)
     plain, _ = listening.accept()
     with context.wrap_socket(plain, server_side=True) as secure:
         assert secure.recv(65536).startswith(b"GET ")
         bare = socket.socket(fileno=secure.detach())
+    heard.set()
     with bare, contextlib.suppress(ConnectionResetError):
-        bare.settimeout(5)
+        bare.settimeout(20)  # Less than the 30 s that asyncio waits for a TLS close.
         while bare.recv(65536):
             pass
 
@@ -100,13 +104,15 @@ async def test_a_connection_whose_answer_is_left_early_ends_without_waiting_for_
             tls=credentials.Tls(authority=credentials.Pem(path=authority)),
             credential=credentials.FixedToken(),
         )
-        ended = asyncio.create_task(
-            asyncio.to_thread(end_of_a_request, listening, server_context(ca, tmp_path))
-        )
+        heard = threading.Event()
+        context = server_context(ca, tmp_path)
+        ended = asyncio.create_task(asyncio.to_thread(end_of_a_request, listening, context, heard))
         async with client.Client(of) as connection:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    await connection.list(CONFIG_MAP, ConfigMap)
+            listing = asyncio.create_task(connection.list(CONFIG_MAP, ConfigMap))
+            assert await asyncio.to_thread(heard.wait, 20)
+            listing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await listing
         await ended
 
 
