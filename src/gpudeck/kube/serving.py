@@ -175,20 +175,22 @@ async def listen(port: int, page: Page, *, what: str, tls: ssl.SSLContext | None
             writer.close()
 
     try:
-        server = await asyncio.start_server(
+        # Opened in two steps: asyncio forgets the sockets of a start that is cancelled.
+        async with await asyncio.start_server(
             connected,
             port=port,
             limit=_REQUEST_LIMIT,
             ssl=tls,
             ssl_handshake_timeout=REQUEST_SECONDS if tls else None,
-        )
+            start_serving=False,
+        ) as server:
+            await server.start_serving()
+            _log.debug("Serving", page=what, port=port)
+            await server.serve_forever()
     except OSError as error:
         raise errors.UnavailableError(
             f"{what} port {port} cannot be opened: {error.strerror}", reason="PortTaken"
         ) from error
-    _log.debug("Serving", page=what, port=port)
-    async with server:
-        await server.serve_forever()
 
 
 async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, page: Page) -> None:

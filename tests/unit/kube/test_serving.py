@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
@@ -138,6 +140,24 @@ async def test_metrics_are_for_a_token_that_may_get_them(world: World) -> None:
 async def test_a_certificate_that_is_not_to_be_had_is_waited_for(world: World) -> None:
     assert world.certificates == 2
     assert (await world.get("/metrics", "reader"))[0] == 200
+
+
+async def test_a_port_whose_opening_is_cancelled_is_closed_again() -> None:
+    async def page(_: serving.Request) -> serving.Answer:
+        return serving.Answer(200, b"")
+
+    port = free_port()
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        for turns in range(12):
+            opening = asyncio.create_task(serving.listen(port, page, what="health"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+        gc.collect()
+    assert [str(each.message) for each in left_open] == []
 
 
 @contextlib.asynccontextmanager
