@@ -122,6 +122,8 @@ class Cache(Generic[T]):
         version = ""
         async for page in self._client.pages(self._path, self._query, size=self._page):
             version = page.resource_version
+            if page.is_anew:
+                seen.clear()
             for index, raw in enumerate(page.items):
                 key, new = self._decode(raw)
                 seen.add(key)

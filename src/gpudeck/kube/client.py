@@ -46,6 +46,8 @@ class Page(msgspec.Struct):
 
     items: list[msgspec.Raw]
     resource_version: str
+    is_anew: bool = False
+    """The list begins anew with it: what the pages before it had no longer counts."""
 
 
 class _ListMeta(Wire):
@@ -139,6 +141,8 @@ class Client:
         decoder = msgspec.json.Decoder(type_)
         path = path_of(resource, namespace)
         async for page in self.pages(path, selectors(label_selector, field_selector)):
+            if page.is_anew:
+                items.clear()
             items.extend(_decoded(decoder, raw, f"GET {path}") for raw in page.items)
             version = page.resource_version
         return Listed(items, version)
@@ -148,10 +152,10 @@ class Client:
     ) -> AsyncIterator[Page]:
         """Give the pages of a list; a page, of `size` objects or PAGE, is in memory as a whole.
 
-        If its snapshot expires, the rest comes as one whole list, so an object may come twice:
-        the later is the newer.
+        If its snapshot expires, all of it comes again as one page, newer than those before it.
         """
         position: str | None = None
+        is_anew = False
         limit: dict[str, str] = {"limit": str(size or PAGE)}
         while True:
             more = {"continue": position} if position else {}
@@ -160,10 +164,11 @@ class Client:
             except errors.ExpiredError:
                 if position is None:
                     raise
-                position, limit = None, {}
+                position, limit, is_anew = None, {}, True
                 continue
             answer = _decoded(_lists, body, f"GET {path}")
-            yield Page(answer.items or [], answer.metadata.resource_version)
+            yield Page(answer.items or [], answer.metadata.resource_version, is_anew)
+            is_anew = False
             position = answer.metadata.continue_
             if not position:
                 return

@@ -215,6 +215,11 @@ async def test_a_list_whose_snapshot_expires_is_read_whole(
     world.proxy.fail(410, query="continue=")
     async with world.cache() as cache:
         assert len(cache.objects) == 5
+    world.proxy.fail(410, query="continue=")
+    listed = await world.broken.list(
+        CONFIG_MAP, Meta, namespace=world.namespace, label_selector="mine=yes"
+    )
+    assert len(listed.items) == 5
 
 
 async def test_the_wait_that_the_server_asks_for_is_told(world: World) -> None:

@@ -175,3 +175,21 @@ async def test_an_unreadable_object_is_left_out_and_the_rest_is_kept(
         await server.until(lambda: "odd" in cache.objects)
         assert cache.objects["odd"].spec == NodeSpec(unschedulable=True)
         assert msgspec.structs.asdict(cache.objects["one"])["spec"] is None
+
+
+async def test_what_goes_while_a_list_is_read_is_gone_although_its_snapshot_expires(
+    server: apiserver.ApiServer, connection: client.Client
+) -> None:
+    """The rest then comes as a whole list, and no watch from there tells of the deletion."""
+    for name in "abcd":
+        server.put(NODE, node(name))
+
+    def keep(found: Node) -> Node:
+        if found.metadata.name == "b" and "a" in server.objects(NODE):
+            server.remove(NODE, "a")
+            server.expire()
+        return found
+
+    cache = caching.Cache(connection, NODE, Node, keep=keep, page=2)
+    async with running(cache):
+        assert sorted(cache.objects) == ["b", "c", "d"]
