@@ -225,7 +225,8 @@ def _namespace(occurrence: Occurrence) -> str:
 
 
 def _cut(message: str) -> str:
-    encoded = message.encode()
+    # A file may have a name that is no text; JSON cannot carry it.
+    encoded = message.encode(errors="replace")
     if len(encoded) <= MESSAGE_LIMIT:
-        return message
+        return encoded.decode()
     return encoded[: MESSAGE_LIMIT - 4].decode("utf-8", "ignore") + " …"

@@ -142,3 +142,12 @@ async def test_what_is_remembered_is_bounded(
         "Number 18.",
         "Number 19.",
     ]
+
+
+async def test_a_message_with_a_file_name_that_is_no_text_is_written_too(
+    server: apiserver.ApiServer, recorder: recording.Recorder
+) -> None:
+    name = b"gpu\xff".decode(errors="surrogateescape")
+    recorder.record(CARD, reason="FileInvalid", message=f"{name}: it is no text.")
+    await server.until(lambda: events(server))
+    assert events(server)[0]["message"] == "gpu?: it is no text."
