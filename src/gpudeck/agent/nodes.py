@@ -77,11 +77,7 @@ class Node:
         _log.info("Setting the node's vendor label", before=current, now=self._vendor)
         wanted = {labels.VENDOR: self._vendor} if self._vendor is not None else None
         body = Meta(metadata=ObjectMeta(name=self.name, uid=node.metadata.uid, labels=wanted))
-        try:
-            await self._api.apply(NODE, body, Meta, manager=labels.MANAGER_NODE_AGENT)
-        except errors.ForbiddenError as error:
-            # Rights may come later, and no other event would let us try again.
-            raise errors.UnavailableError(error.message, reason=error.reason) from error
+        await self._api.apply(NODE, body, Meta, manager=labels.MANAGER_NODE_AGENT)
         self._not_before = loop.time() + WRITE_SECONDS
         metrics.writes.labels("node label").inc()
         return None

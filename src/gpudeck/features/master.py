@@ -295,9 +295,6 @@ class Master:
             )
         except errors.NotFoundError:
             return
-        except errors.ForbiddenError as error:
-            # Rights may come later, and no other event would let us try again.
-            raise errors.UnavailableError(error.message, reason=error.reason) from error
         except errors.InvalidError as error:
             self._refuse(recording.of_node(name), error.message)
             raise

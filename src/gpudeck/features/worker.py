@@ -229,8 +229,8 @@ class Worker:
             answer = await self._api.apply(
                 NODE_FEATURE, body, NodeFeature, manager=labels.MANAGER_FEATURES_WORKER
             )
-        except (errors.ForbiddenError, errors.NotFoundError) as error:
-            # Rights and the kind itself may come later, and no other event would call again.
+        except errors.NotFoundError as error:
+            # The kind itself may come later, and no other event would call again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
         self._answer = (body.spec, answer.spec)
         metrics.writes.labels("nodefeature").inc()

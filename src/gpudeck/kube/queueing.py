@@ -63,8 +63,9 @@ class Queue:
         """Reconcile keys for ever, `workers` at a time.
 
         `reconcile` may return the seconds after which to come again. A RetryableError
-        waits and comes again, a TerminalError is logged and waits for the next add. What
-        is in work when it is cancelled is ready again, so `work` may be called anew.
+        waits and comes again, and so does a ForbiddenError: no event tells of a right that comes
+        later. Any other TerminalError is logged and waits for the next add. What is in work when
+        it is cancelled is ready again, so `work` may be called anew.
         """
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
@@ -84,10 +85,7 @@ class Queue:
     async def _attempt(self, key: str, reconcile: Callable[[str], Awaitable[float | None]]) -> None:
         try:
             again = await reconcile(key)
-        except errors.TerminalError as error:
-            self._failures.pop(key, None)
-            self._log.error("Gave up", key=key, reason=error.reason, error=error)
-        except errors.RetryableError as error:
+        except (errors.RetryableError, errors.ForbiddenError) as error:
             seconds = self._retry(key, error)
             self._log.info(
                 "Will retry",
@@ -96,6 +94,9 @@ class Queue:
                 error=error,
                 seconds=f"{seconds:.1f}",
             )
+        except errors.TerminalError as error:
+            self._failures.pop(key, None)
+            self._log.error("Gave up", key=key, reason=error.reason, error=error)
         except Exception as error:  # noqa: BLE001 (the one loop that must outlive any bug)
             seconds = self._retry(key, error)
             self._log.exception("Reconciler failed", key=key, seconds=f"{seconds:.1f}")

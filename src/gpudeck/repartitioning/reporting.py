@@ -100,7 +100,7 @@ class Reporter:
             await self._api.apply(
                 NODE, body, Meta, manager=labels.MANAGER_MIG_MANAGER, subresource="status"
             )
-        except (errors.ForbiddenError, errors.NotFoundError) as error:
-            # Rights and the Node may come later, and no other event would let us try again.
+        except errors.NotFoundError as error:
+            # The Node may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
         self._written = said

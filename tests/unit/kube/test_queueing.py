@@ -122,6 +122,14 @@ async def test_a_terminal_failure_waits_for_the_next_add(bench: Bench) -> None:
     assert bench.calls == ["a", "a"]
 
 
+async def test_a_right_that_comes_later_is_waited_for(bench: Bench) -> None:
+    """No event tells of it: also an API server that has just started refuses at first."""
+    bench.answers = [errors.ForbiddenError("not yet"), None]
+    bench.queue.add("a")
+    async with working(bench.reconcile, bench.queue):
+        await bench.until(lambda: len(bench.calls) == 2)
+
+
 async def test_a_bug_in_the_reconciler_is_logged_and_tried_again(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -80,16 +80,12 @@ class Registration:
 
     async def reconcile(self, _: str) -> float:
         """Write what differs, and say after how many seconds to look again."""
-        try:
-            trusted = await self._certificate()
-            names = self._fitting()
-            where = Where(self._namespace, trusted)
-            await self._keep(MUTATING_WEBHOOKS, mutating(where, names))
-            self.rewritten = frozenset(names.rewritten)
-            await self._keep(VALIDATING_WEBHOOKS, validating(where, names))
-        except errors.ForbiddenError as error:
-            # Given up, it would wait for the next change of a class, however long that takes.
-            raise errors.UnavailableError(error.message, reason=error.reason) from error
+        trusted = await self._certificate()
+        names = self._fitting()
+        where = Where(self._namespace, trusted)
+        await self._keep(MUTATING_WEBHOOKS, mutating(where, names))
+        self.rewritten = frozenset(names.rewritten)
+        await self._keep(VALIDATING_WEBHOOKS, validating(where, names))
         return AGAIN_SECONDS
 
     def _fitting(self) -> Names:

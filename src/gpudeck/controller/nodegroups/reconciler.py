@@ -104,13 +104,6 @@ class NodeGroups:
 
     async def reconcile(self, key: str) -> float | None:
         """Bring a node's labels, or the objects of all groups, about."""
-        try:
-            return await self._reconcile(key)
-        except errors.ForbiddenError as error:
-            # Rights may come later, and no other event would let us try again.
-            raise errors.UnavailableError(error.message, reason=error.reason) from error
-
-    async def _reconcile(self, key: str) -> float | None:
         if not self._served.is_synced or self._read_epoch != self._served.epoch:
             # A node would be taken out of a group that is not known yet. Once it is, all nodes and
             # workloads are added again.
