@@ -92,7 +92,7 @@ def _choice(config: Named, index: int, card: records.CardState, notes: list[str]
                     reason="PartitioningNotAvailable",
                 )
             continue
-        if card.reading is None and not card.site.served and entry.devices is None:
+        if not card.site.served and entry.devices is None:
             is_passed = True
             continue
         if found is not None and not _agree(found.entry, entry):
@@ -121,7 +121,9 @@ def _agree(one: configs.Entry, other: configs.Entry) -> bool:
 
 
 def _is_capable(card: records.CardState) -> bool:
-    return card.reading is not None and card.reading.mode is not Mode.NOT_AVAILABLE
+    if card.reading is None or not card.site.served:
+        return False
+    return card.reading.mode is not Mode.NOT_AVAILABLE
 
 
 def _driver(card: records.CardState) -> str:

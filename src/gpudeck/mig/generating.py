@@ -49,7 +49,9 @@ def _kinds(cards: Sequence[records.CardState]) -> list[_Kind]:
     found: dict[tuple[object, ...], _Kind] = {}
     for index, card in enumerate(cards):
         reading = card.reading
-        if reading is None or reading.mode is contract.PartitioningMode.NOT_AVAILABLE:
+        if reading is None or not card.site.served:
+            continue
+        if reading.mode is contract.PartitioningMode.NOT_AVAILABLE:
             continue
         key = (card.site.pci_id, reading.total_slices, reading.profiles)
         known = found.get(key)

@@ -121,6 +121,7 @@ def test_cards_of_one_id_that_differ_are_told_apart_by_number() -> None:
     assert [entry.devices for entry in entries] == [(0, 2), (1,)]
 
 
-def test_cards_without_mig_and_those_that_cannot_be_read_offer_nothing() -> None:
-    node = [cards.state(cards.no_mig()), cards.state(None, index=1)]
+def test_cards_without_mig_those_given_away_and_those_that_cannot_be_read_offer_nothing() -> None:
+    given = cards.state(cards.reading(index=2), served=False, driver="vfio-pci")
+    node = [cards.state(cards.no_mig()), cards.state(None, index=1), given]
     assert list(generating.generate(node)) == ["all-disabled", "all-enabled"]

@@ -266,9 +266,13 @@ def test_a_card_that_cannot_be_read_costs_that_card() -> None:
     assert plan.cards[0].problem.reason == "CardNotReady"
 
 
-def test_a_card_of_a_virtual_machine_is_passed_over_and_noted() -> None:
+@pytest.mark.parametrize("known", [None, cards.reading()])
+def test_a_card_of_a_virtual_machine_is_passed_over_and_noted(
+    known: contract.CardReading | None,
+) -> None:
+    """Also one that was read before it was given away."""
     node = cards.node("a100-40gb-x4", 2)
-    node[0] = cards.state(None, served=False, driver="vfio-pci")
+    node[0] = cards.state(known, served=False, driver="vfio-pci")
     plan = planning.plan(config(on(g1_5=7)), node)
     assert [card.index for card in plan.cards] == [1]
     assert plan.notes == ("Card 0 (0000:01:00.0) is passed over: it is bound to vfio-pci.",)
