@@ -53,7 +53,8 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(node: Node, options: Options) -> Plan:
     """Return the labels of a node, by name without the prefix; without the timestamp."""
     labels = _virtual(node.virtual)
-    states = [each for each in node.inventory.cards if each.reading is not None]
+    # What was read of a card before it was given to another driver is still known.
+    states = [each for each in node.inventory.cards if each.site.served]
     cards = [each.reading for each in states if each.reading is not None]
     if node.by_claims:
         cards = [partitions.without_claims(card) for card in cards]
@@ -61,7 +62,7 @@ def plan(node: Node, options: Options) -> Plan:
         return Plan(labels)
     labels |= _driver(node.inventory.driver)
     labels["gpu.machine"] = names.label_value(node.machine) or "unknown"
-    labels["gpu.mode"] = _mode(each.site.class_code for each in states)
+    labels["gpu.mode"] = _mode(each.site.class_code for each in states if each.reading is not None)
     labels["mig.capable"] = _word(
         any(card.mode is not contract.PartitioningMode.NOT_AVAILABLE for card in cards)
     )

@@ -344,6 +344,16 @@ def test_a_card_that_was_never_read_is_not_counted() -> None:
     assert labelling.plan(seen, Options()).labels["gpu.count"] == "3"
 
 
+def test_a_card_that_was_given_to_another_driver_is_not_counted() -> None:
+    """What was read of it before is still known."""
+    found = node(host("t4-x4"))
+    first = found.inventory.cards[0]
+    given = msgspec.structs.replace(first.site, served=False, driver="vfio-pci")
+    states = (msgspec.structs.replace(first, site=given), *found.inventory.cards[1:])
+    seen = labelling.Node(msgspec.structs.replace(found.inventory, cards=states))
+    assert labelling.plan(seen, Options()).labels["gpu.count"] == "3"
+
+
 def test_the_page_of_labels_names_each_entry_once() -> None:
     page = table.page(["# Labels"])
     for label in table.TABLE:
