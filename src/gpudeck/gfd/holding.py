@@ -3,7 +3,8 @@
 
 A driver that is reloaded, or not read yet, is no reason to take labels away: workloads of the
 node itself are placed by them (the mig-manager by `mig.capable`), and would be ended in the
-middle of what made the driver go. Once it has been away for long they go.
+middle of what made the driver go. Once it has been away for long they go. Nor is a start, while
+cards are still to be read: those that were are not all that the node has.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """Since when the driver of cards that are there tells nothing of them."""
+    """Since when it is not known what to say of cards that are there."""
 
     since: float | None = None
 
@@ -45,13 +46,19 @@ class Absence(msgspec.Struct, frozen=True):
         return Held(why=_why(inventory), seconds=left)
 
 
+def is_partial(inventory: records.Inventory) -> bool:
+    """Whether a card is still to be read for the first time; one that fails has been."""
+    return any(card.driver.reason == records.NOT_READ_YET for card in inventory.cards)
+
+
 def _is_silent(inventory: records.Inventory) -> bool:
-    """Cards are given to the driver, and none of them has been read."""
+    """Cards are given to the driver, and none of them, or not each, has been read."""
     served = [card for card in inventory.cards if card.site.served]
-    return bool(served) and all(card.reading is None for card in served)
+    return is_partial(inventory) or (bool(served) and all(card.reading is None for card in served))
 
 
 def _why(inventory: records.Inventory) -> str:
     if not inventory.driver.ready:
         return inventory.driver.message
-    return next(card.driver.message for card in inventory.cards if card.site.served)
+    unread = (card for card in inventory.cards if card.site.served and card.reading is None)
+    return next(unread).driver.message

@@ -118,7 +118,7 @@ class Labels:
 
     async def once(self) -> None:
         """Write the first time that the cards are known. Raises what makes that impossible."""
-        while self._inventory is None or self._unknown:
+        while self._inventory is None or self._unknown or holding.is_partial(self._inventory):
             self._changed.clear()
             await self._changed.wait()
         why = self._absence.held(self._inventory, time.monotonic(), math.inf).why

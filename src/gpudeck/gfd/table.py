@@ -123,7 +123,8 @@ def page(head: list[str]) -> str:
         "no resource offers it.",
         "- `gfd.timestamp` is when the other labels became so, not when the process began.",
         "- While the driver of cards that are there tells nothing of them, as when it is reloaded, "
-        "labels stay as they are; after five minutes (`hold-seconds`) they go.",
+        "or a card is still to be read for the first time, labels stay as they are; after five "
+        "minutes (`hold-seconds`) they go.",
         "- When the process ends labels stay, in a file for five minutes, so that a restart takes "
         "none away.",
         "",

@@ -19,6 +19,9 @@ NOT_OPENED = contract.DriverState(
     ready=False, reason="DriverNotReadYet", message="The driver has not been asked yet."
 )
 
+NOT_READ_YET = "NotReadYet"
+"""Reason for which the driver is not known to serve a card."""
+
 
 class CardState(contract.Value, frozen=True):
     """One card as it is published."""
@@ -109,7 +112,7 @@ def _driver_of(record: Record, driver: contract.DriverState) -> contract.DriverS
         return driver
     if record.failure is not None:
         return _not_ready(driver, record.failure.reason, record.failure.message)
-    return _not_ready(driver, "NotReadYet", f"{site.address} has not been read yet.")
+    return _not_ready(driver, NOT_READ_YET, f"{site.address} has not been read yet.")
 
 
 def _not_ready(driver: contract.DriverState, reason: str, message: str) -> contract.DriverState:

@@ -7,9 +7,10 @@ import msgspec
 from tests.unit.gfd import cards
 
 from gpudeck.gfd import holding
-from gpudeck.vendors import contract, records
+from gpudeck.vendors import contract, health, records
 
 READY = cards.node(cards.host("t4-x4")).inventory
+NOW = health.Moment(steady=0.0, unix=0)
 AWAY = contract.DriverState(ready=False, reason="DriverNotLoaded", message="No module.")
 
 
@@ -54,3 +55,21 @@ def test_cards_that_were_given_to_another_driver_lose_their_labels_at_once() -> 
 def test_a_host_without_cards_has_nothing_to_keep() -> None:
     empty = records.Inventory(driver=AWAY)
     assert holding.Absence().after(empty, 0.0).held(empty, 0.0, 300) == holding.Held()
+
+
+def test_labels_wait_until_every_card_was_read_once() -> None:
+    """Else a node whose cards take long to start would be said to have fewer for a while."""
+    unread = records.Record(site=READY.cards[0].site, memory=health.start(NOW))
+    (first,) = records.inventory([unread], cards.DRIVER).cards
+    some = records.Inventory(cards=(first, *READY.cards[1:]), driver=cards.DRIVER)
+    absence = holding.Absence().after(some, 0.0)
+    assert absence.held(some, 0.0, 300).why == f"{first.site.address} has not been read yet."
+    assert absence.after(READY, 1.0) == holding.Absence()
+
+
+def test_a_card_that_fails_keeps_no_label_from_the_others() -> None:
+    fault = contract.Fault(reason="GpuLost", message="It is lost.")
+    failed = records.Record(site=READY.cards[0].site, memory=health.start(NOW)).failed(fault, NOW)
+    (first,) = records.inventory([failed], cards.DRIVER).cards
+    some = records.Inventory(cards=(first, *READY.cards[1:]), driver=cards.DRIVER)
+    assert holding.Absence().after(some, 0.0) == holding.Absence()
