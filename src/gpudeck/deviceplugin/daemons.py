@@ -30,6 +30,12 @@ def shared(offer: offering.Offer) -> dict[str, offering.Unit]:
     }
 
 
+def concern(offer: offering.Offer, inventory: records.Inventory) -> bool:
+    """Whether a daemon is to be there, or to go."""
+    readings = (card.reading for card in inventory.cards)
+    return bool(shared(offer)) or any(each and SHARE in each.mps_shares for each in readings)
+
+
 def steps(
     offer: offering.Offer,
     inventory: records.Inventory,

@@ -46,6 +46,9 @@ log = logs.get(__name__)
 
 HELD_SECONDS = 2.0
 """How often the kubelet is asked what pods hold, while devices wait for that."""
+AGAIN_SECONDS = 10.0
+"""How often is looked again at what of the node tells nobody that it came or went: its device
+nodes, the files in the folder of CDI specs, MPS daemons."""
 RETRY_SECONDS = 0.5
 SAID_SECONDS = 5.0
 """What keeps an offer from being changed is said on the Node once it lasts so long."""
@@ -195,7 +198,7 @@ class Process:
         self._wake.set()
 
     async def _stand_again(self) -> None:
-        """Stand anew after each change, and from time to time while that is to be repeated."""
+        """Stand anew after each change, and from time to time."""
         pause: float | None = None
         while True:
             with contextlib.suppress(TimeoutError):
@@ -208,9 +211,7 @@ class Process:
             pause = await self._try(self._inventory, self._selected)
             self._standing_since = None
 
-    async def _try(
-        self, inventory: records.Inventory, selected: selecting.Selected
-    ) -> float | None:
+    async def _try(self, inventory: records.Inventory, selected: selecting.Selected) -> float:
         """Stand, or stay as it is; return the seconds until to try again if nothing changes."""
         try:
             await self._stand(inventory, selected)
@@ -224,7 +225,7 @@ class Process:
                 self._reporter.show(selected, (problem,))
             return RETRY_SECONDS
         self._failure = ""
-        return HELD_SECONDS if self._plugins.standing.withheld else None
+        return HELD_SECONDS if self._plugins.standing.withheld else AGAIN_SECONDS
 
     def _publish(self) -> None:
         """Say of the cards what holds now."""
@@ -255,11 +256,14 @@ class Process:
             policy=flags.shared_devices_allocation_policy or model.AllocationPolicy.DISTRIBUTED,
         )
         before = self._plugins.standing
-        if standing.ids(before.offer) != standing.ids(offer):
+        is_other = standing.ids(before.offer) != standing.ids(offer)
+        if is_other:
             # First take back, then ask: the kubelet cannot hand out meanwhile what was asked for.
             both = standing.between(before.offer, offer)
             self._plugins.show(standing.replaced(new, offer=both, withheld=before.withheld))
-        held = await asking.held(self._settings, self._plugins, offer.names)
+        held: occupying.Held = {}
+        if is_other or before.withheld or daemons.concern(offer, inventory):
+            held = await asking.held(self._settings, self._plugins, offer.names)
         withheld = occupying.withheld(offer, held)
         for address, action in daemons.steps(
             offer, inventory, held=held, withheld=withheld

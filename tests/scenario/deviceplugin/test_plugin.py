@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import stat
 from pathlib import Path
 
 import grpc.aio
@@ -303,3 +304,35 @@ async def test_replicas_by_mps_are_offered_once_their_cards_have_a_daemon(world:
     world.label(None)
     await world.offers(gpu=3)
     world.kubelet.held = {}
+
+
+IMEX = "imex: {channelIDs: [0], required: true}\n"
+CDI = "cdi/k8s.device-plugin.nvidia.com-gpu.json"
+
+
+async def test_a_device_node_that_comes_later_is_found(
+    stopped: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of modules that are loaded after the plugin's start: no card changes by it."""
+    monkeypatch.setattr(main, "AGAIN_SECONDS", 0.1)
+    stopped.configure(imex=IMEX)
+    stopped.label("imex")
+    await stopped.start()
+    await stopped.offers(gpu=4)
+    with pytest.raises(grpc.aio.AioRpcError, match="channel0"):
+        await stopped.kubelet.allocate(GPU, CARD.format(1))
+    folder = stopped.folder / "dev/nvidia-caps-imex-channels"
+    folder.mkdir(parents=True)
+    os.mknod(folder / "channel0", 0o600 | stat.S_IFCHR, os.makedev(240, 0))
+    await stopped.until(lambda: (stopped.condition() or {}).get("status") == "True")
+    assert (await stopped.kubelet.allocate(GPU, CARD.format(1))).cdi_devices
+
+
+async def test_a_cdi_file_that_somebody_removed_comes_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "AGAIN_SECONDS", 0.1)
+    world.label("slice-4")
+    await world.offers(gpu_shared=16)
+    (world.folder / CDI).unlink()
+    await world.until((world.folder / CDI).exists)
