@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpudeck.deviceplugin import answering, offering, preferring, topology
-from gpudeck.errors import InvalidError
+from gpudeck.errors import InvalidError, UnavailableError
 from gpudeck.kubelet import deviceplugins
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 from gpudeck.pluginconfig import model
@@ -55,10 +55,10 @@ def between(before: offering.Offer, after: offering.Offer) -> offering.Offer:
     kept = tuple(
         msgspec.structs.replace(
             resource,
-            devices=tuple(each for each in resource.devices if each.id in known[resource.name]),
+            devices=tuple(each for each in resource.devices if each.id in known[key]),
         )
         for resource in after.resources
-        if resource.name in known
+        if (key := _key(resource)) in known
     )
     return offering.Offer(resources=kept, problems=after.problems)
 
@@ -70,13 +70,29 @@ def replaced(
     return msgspec.structs.replace(standing, offer=offer, withheld=tuple(withheld))
 
 
-def ids(offer: offering.Offer) -> dict[str, frozenset[str]]:
-    """The ids of all devices, by resource."""
-    return {each.name: frozenset(one.id for one in each.devices) for each in offer.resources}
+Key = tuple[str, model.Strategy | None]
+
+
+def ids(offer: offering.Offer) -> dict[Key, frozenset[str]]:
+    """The ids of all devices, by resource and how that is shared: replicas by time and by MPS have
+    the same ids, and a pod that holds one keeps the card from the other."""
+    return {_key(each): frozenset(one.id for one in each.devices) for each in offer.resources}
+
+
+def _key(resource: offering.Resource) -> Key:
+    return resource.name, resource.strategy
 
 
 def allocate(standing: Standing, name: str, wanted: Sequence[str]) -> pb.ContainerAllocateResponse:
-    """The answer for one container. Raises as `answering.answer` does."""
+    """The answer for one container. Raises as `answering.answer` does, and UnavailableError for a
+    device that waits, which the kubelet may have chosen before it was told so."""
+    waiting = [each for each in wanted if (name, each) in standing.withheld]
+    if waiting:
+        raise UnavailableError(
+            f"{name}: {waiting[0]} is given to nobody now, for a reason that the PhysicalGPU of "
+            "its card has; a new pod gets another one",
+            reason="DeviceWaits",
+        )
     found = answering.answer(
         _resource(standing, name), wanted, way=standing.way, ready=standing.ready
     )

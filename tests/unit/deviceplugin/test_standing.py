@@ -6,7 +6,7 @@ from tests.unit.deviceplugin.nodes import card, counts, offer
 from tests.unit.deviceplugin.test_offering import MIXED, SLICE_4
 
 from gpudeck.deviceplugin import answering, standing
-from gpudeck.errors import InvalidError
+from gpudeck.errors import InvalidError, UnavailableError
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 from gpudeck.pluginconfig.model import ListStrategy
 
@@ -95,3 +95,19 @@ def test_replicas_by_mps_are_of_one_card_where_it_has_enough(
     assert standing.prefer(now, GPU, request) == chosen
     request.must_include_deviceIDs.append(free[-1])
     assert free[-1] in standing.prefer(now, GPU, request)
+
+
+def test_between_two_ways_of_sharing_nothing_is_offered() -> None:
+    """Replicas by MPS have the ids of those by time, and need a daemon that is not there yet."""
+    by_time = offer(BY_MPS.replace("mps", "timeSlicing"), card(0))
+    by_mps = offer(BY_MPS, card(0))
+    assert standing.ids(by_time) != standing.ids(by_mps)
+    assert standing.between(by_time, by_mps).resources == ()
+
+
+def test_a_device_that_waits_is_given_to_nobody() -> None:
+    """The kubelet may have chosen it before it was told."""
+    now = standing.Standing(offer=offer("", card(0), card(1)), withheld=((GPU, "GPU-1"),))
+    assert standing.allocate(now, GPU, ["GPU-0"]).envs
+    with pytest.raises(UnavailableError, match="GPU-1"):
+        standing.allocate(now, GPU, ["GPU-1"])
