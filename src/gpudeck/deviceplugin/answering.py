@@ -83,6 +83,7 @@ def answer(resource: offering.Resource, ids: Sequence[str], *, way: Way, ready: 
     may have; UnavailableError where a device cannot be named to the runtime now.
     """
     units = _units(resource, ids)
+    _check(units, resource, way, ready)
     names = [unit.index if way.ids is model.IdStrategy.INDEX else unit.id for unit in units]
     strategies = way.strategies
     envs: list[tuple[str, str]] = []
@@ -199,18 +200,24 @@ def cdi_device(name: str) -> str:
     return f"{plugins.VENDOR}/{CDI_CLASS}={name}"
 
 
+def _check(
+    units: Iterable[offering.Unit], resource: offering.Resource, way: Way, ready: Ready
+) -> None:
+    """Refuse a unit of which the answer would lack something; a variable needs nothing else."""
+    needs = way.pass_device_specs or way.imex_required or not model.CDI.isdisjoint(way.strategies)
+    missing = [unit.id for unit in units if needs and unit.id not in ready.named]
+    if missing:
+        why = dict(ready.unready)
+        reason = why.get(missing[0], f"{missing[0]} is not in the node's CDI file yet.")
+        raise UnavailableError(f"{resource.name}: {reason}", reason="DeviceNotNamed")
+
+
 def _qualified(
     units: Iterable[offering.Unit], resource: offering.Resource, way: Way, ready: Ready
 ) -> tuple[str, ...]:
     if model.CDI.isdisjoint(way.strategies):
         return ()
-    why = dict(ready.unready)
-    found = []
-    for unit in units:
-        if unit.id not in ready.named:
-            reason = why.get(unit.id, f"{unit.id} is not in the node's CDI file yet.")
-            raise UnavailableError(f"{resource.name}: {reason}", reason="DeviceNotNamed")
-        found.append(cdi_device(cdi_name(unit, way, part(resource, unit))))
+    found = [cdi_device(cdi_name(unit, way, part(resource, unit))) for unit in units]
     return (*found, *ready.extras)
 
 

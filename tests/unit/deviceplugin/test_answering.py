@@ -61,10 +61,17 @@ def test_a_card_without_a_cdi_entry_is_refused_with_its_reason() -> None:
 
 
 def test_device_nodes_are_passed_once_each() -> None:
-    ready = Ready(nodes=(("GPU-0", (CTL,)), ("GPU-1", (CTL, NODE))))
+    ready = Ready(nodes=(("GPU-0", (CTL,)), ("GPU-1", (CTL, NODE))), named=READY.named)
     way = Way(pass_device_specs=True)
     answer = answering.answer(resource(), ["GPU-0", "GPU-1"], way=way, ready=ready)
     assert answer.nodes == (CTL, NODE)
+
+
+@pytest.mark.parametrize("way", [Way(pass_device_specs=True), Way(imex_required=True)])
+def test_a_card_is_refused_where_the_answer_would_lack_what_it_needs(way: Way) -> None:
+    ready = Ready(unready=(("GPU-0", "/dev/nvidia0 is missing."),))
+    with pytest.raises(UnavailableError, match="/dev/nvidia0 is missing"):
+        answering.answer(resource(), ["GPU-0"], way=way, ready=ready)
 
 
 SHARED = (
