@@ -78,6 +78,8 @@ class Offer(model.Value, frozen=True):
     problems: tuple[Problem, ...] = ()
     names: frozenset[str] = frozenset()
     """Ids and indices of every card and partition of the node, offered or not."""
+    is_partial: bool = False
+    """Some card has never been read, so there are names and devices that are not known."""
 
     def resource(self, name: str) -> Resource | None:
         """The resource of that name."""
@@ -110,7 +112,15 @@ def offer(inventory: records.Inventory, seen: Seen, config: model.Config) -> Off
     if config.sharing is not None:
         problems += _without_effect(named, config, config.sharing)
     names = frozenset(name for u in (*cards, *_parts(cards, [])) for name in (u.id, u.index))
-    return Offer(resources=_merged(resources), problems=tuple(problems), names=names)
+    known = dict(seen.readings)
+    return Offer(
+        resources=_merged(resources),
+        problems=tuple(problems),
+        names=names,
+        is_partial=any(
+            card.site.served and card.site.address not in known for card in inventory.cards
+        ),
+    )
 
 
 def _cards(inventory: records.Inventory, seen: Seen) -> list[Unit]:
@@ -281,6 +291,8 @@ def _chosen(
     if entry.devices is None:
         count = len(left) if entry.count is None else entry.count
         missing = [f"{count} devices of {entry.name} are to be shared, and it has {len(left)}"]
+        if units and not left:
+            return [], [f"{entry.name} has no device that is still to be shared"]
         return list(left[:count]), missing if count > len(left) else []
     by_name: Mapping[str, Unit] = {
         **{unit.index: unit for unit in left},

@@ -9,7 +9,7 @@ plugin 0.20, so pods that were given a name keep it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -192,7 +192,7 @@ def find(
     for feature in way.features:
         if feature not in extras:
             collected.problems[feature] = _without_feature(feature)
-    devices = {**_kept(before, offer.names), **collected.devices}
+    devices = {**_kept(before, offer), **collected.devices}
     files = [_file(kind, named) for kind, named in extras.items()]
     if collected.devices:
         files.insert(0, _file(answering.CDI_CLASS, devices, collected.shared))
@@ -223,8 +223,8 @@ def _file(
     return plugins.file_name(kind), content
 
 
-def _kept(before: bytes | None, names: Collection[str]) -> dict[str, spec.ContainerEdits]:
-    """Devices of the file that are of a card or partition that is still there."""
+def _kept(before: bytes | None, offer: offering.Offer) -> dict[str, spec.ContainerEdits]:
+    """Devices of the file that are of a card or partition that is still there, or may be."""
     if before is None:
         return {}
     try:
@@ -234,7 +234,9 @@ def _kept(before: bytes | None, names: Collection[str]) -> dict[str, spec.Contai
     return {
         each.name: each.container_edits
         for each in found.devices
-        if each.name in names or any(each.name.startswith(f"{name}-") for name in names)
+        if offer.is_partial
+        or each.name in offer.names
+        or any(each.name.startswith(f"{name}-") for name in offer.names)
     }
 
 

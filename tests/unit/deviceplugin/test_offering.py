@@ -62,6 +62,18 @@ def test_a_device_that_is_not_there_is_said_and_the_rest_is_shared() -> None:
     )
 
 
+def test_an_entry_that_finds_nothing_left_to_share_is_said() -> None:
+    found = offer(SHARING % "{name: gpu, replicas: 2}, {name: gpu, replicas: 4}", card(0))
+    assert counts(found) == {"nvidia.com/gpu": 2}
+    assert [(each.reason, each.message) for each in found.problems] == [
+        (
+            "SharedDeviceMissing",
+            "sharing.timeSlicing.resources: nvidia.com/gpu has no device that is still to be "
+            "shared.",
+        )
+    ]
+
+
 def test_more_devices_than_there_are_cannot_be_shared() -> None:
     found = offer(SHARING % "{name: gpu, replicas: 2, devices: 3}", card(0))
     assert [each.message for each in found.problems] == [

@@ -86,6 +86,14 @@ def test_names_that_pods_were_given_stay_while_their_card_is_there(tmp_path: Pat
     assert names(files) == ["GPU-0", "GPU-0-5120Mi"]
 
 
+def test_names_stay_while_it_is_not_known_of_which_card_they_are(tmp_path: Path) -> None:
+    """At a start a card that hangs, or takes long, has not been read yet."""
+    first, _ = find(tmp_path, offer("", card(0), card(2)))
+    unread = msgspec.structs.replace(card(2), reading=None)
+    _, files = find(tmp_path, offer("", card(0), unread), before=dict(first.files).popitem()[1])
+    assert names(files) == ["GPU-0", "GPU-2"]
+
+
 MIXED = "flags: {migStrategy: mixed}"
 
 
