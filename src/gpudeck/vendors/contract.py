@@ -69,8 +69,9 @@ class Fault(Value, frozen=True):
     """Readings in a row that must show it before it counts."""
 
 
-GONE = frozenset({"GpuLost", "ResetRequired", "CardNotInDriver"})
-"""Reasons for which a card is not read that only a new start of the card ends."""
+GONE = frozenset({"GpuLost", "ResetRequired", "CardNotInDriver", "DriverNotLoaded"})
+"""Reasons for which a card is not read that only a new start of the card, or of its driver, ends.
+"""
 
 
 class Recovery(enum.StrEnum):

@@ -8,9 +8,9 @@ back. Three kinds of trouble differ in how they end:
     a reading that fails              the same
     a fault that the driver raised    stays (case-35) through harmless events and clean readings
     once, as an event                 until a recovery is seen: the card was reset (its lifetime
-                                      starts anew, or it was gone and answers again), the driver
-                                      asked for a recovery and no longer does, or the driver,
-                                      asked again and again, has wanted none for
+                                      starts anew, or it or its driver was gone and it answers
+                                      again), the driver asked for a recovery and no longer does,
+                                      or the driver, asked again and again, has wanted none for
                                       RECOVERY_SECONDS
 
 Readings of a restarted process tell what still holds; of what the driver raised it is told by
@@ -166,11 +166,15 @@ def after_reading(memory: Memory, reading: contract.CardReading, now: Moment) ->
 
 def after_failure(memory: Memory, fault: contract.Fault, now: Moment) -> Memory:
     """The card could not be read."""
-    gone = memory.gone or (memory.raised is not None and fault.reason in contract.GONE)
-    memory = _replace(
+    memory = _unread(memory, fault.reason, now)
+    return _unhealthy(memory, memory.raised or fault, now)
+
+
+def _unread(memory: Memory, reason: str, now: Moment) -> Memory:
+    gone = memory.gone or (memory.raised is not None and reason in contract.GONE)
+    return _replace(
         memory, counts=(), clean=0, answered_at=now.steady, recovery_unasked_since=None, gone=gone
     )
-    return _unhealthy(memory, memory.raised or fault, now)
 
 
 def after_event(memory: Memory, event: contract.CardEvent, now: Moment) -> Memory:
@@ -211,9 +215,12 @@ def after_silence(memory: Memory, now: Moment) -> Memory:
 
 
 def without_driver(memory: Memory, driver: contract.DriverState, now: Moment) -> Memory:
-    """The driver is away, and with it every state of the card: the next readings start anew."""
-    fresh = Memory(health=memory.health, answered_at=now.steady)
-    return _verdict(fresh, Verdict.UNKNOWN, driver.reason, driver.message, now)
+    """The driver is away, and with it what readings told; what was raised stays.
+
+    A library that fails to open, as beside a dying card, has reset none.
+    """
+    memory = _unread(memory, driver.reason, now)
+    return _verdict(memory, Verdict.UNKNOWN, driver.reason, driver.message, now)
 
 
 def _look_for_recovery(memory: Memory, reading: contract.CardReading, now: Moment) -> Memory:

@@ -274,3 +274,26 @@ def test_the_fault_of_a_partition_is_still_that_of_the_partition_after_a_restart
     memory = restarted(health.after_event(healthy(), one, at(10)), 60)
     assert memory.health.concerns("3/0")
     assert not memory.health.concerns("4/0")
+
+
+DRIVER = contract.DriverState(ready=False, reason="DriverHung", message="It does not return.")
+
+
+def test_a_driver_that_does_not_answer_ends_nothing_that_was_raised() -> None:
+    """Its library hangs or fails when it is opened, as a dying card has it: no card was reset."""
+    memory = health.after_event(healthy(), event(95), at(10))
+    memory = health.without_driver(memory, DRIVER, at(20))
+    assert (memory.health.verdict, memory.health.reason) == (UNKNOWN, "DriverHung")
+    for second in (30, 40, 50):
+        memory = health.after_reading(memory, reading(lifetime=160), at(second))
+    assert "Xid 95" in memory.health.message
+    assert health.raised_of(memory) is not None
+
+
+def test_a_driver_that_was_unloaded_ends_what_was_raised() -> None:
+    memory = health.after_event(healthy(), event(95), at(10))
+    unloaded = msgspec.structs.replace(DRIVER, reason="DriverNotLoaded")
+    memory = health.without_driver(memory, unloaded, at(20))
+    for second in (30, 40):
+        memory = health.after_reading(memory, reading(), at(second))
+    assert memory.health.verdict is HEALTHY
