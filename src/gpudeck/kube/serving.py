@@ -109,11 +109,9 @@ async def metrics(port: int, text: Text, *, guard: reviewing.Guard, certificate:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     await _renew(context, certificate)
-    renewing = asyncio.create_task(_keep_fresh(context, certificate), name="certificate")
-    try:
-        await listen(port, page, what="metrics", tls=context)
-    finally:
-        renewing.cancel()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_keep_fresh(context, certificate), name="certificate")
+        group.create_task(listen(port, page, what="metrics", tls=context), name="port")
 
 
 async def _keep_fresh(context: ssl.SSLContext, made: Text) -> None:

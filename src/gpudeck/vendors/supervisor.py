@@ -103,12 +103,15 @@ class Supervisor:
 
     async def run(self) -> None:
         """Make passes until cancelled; then end the library process and the probes."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_traces())
+            if self._remembered is not None:
+                self._before = await self._remembered.load()
+                group.create_task(self._remembered.run())
+            await self._make_passes()
+
+    async def _make_passes(self) -> None:
         loop = asyncio.get_running_loop()
-        tracing = asyncio.create_task(self._follow_traces())
-        keeping = None
-        if self._remembered is not None:
-            self._before = await self._remembered.load()
-            keeping = asyncio.create_task(self._remembered.run())
         early = loop.call_later(self._timing.first_inventory, self._publish)
         try:
             while True:
@@ -121,9 +124,6 @@ class Supervisor:
                 await self._rest()
         finally:
             early.cancel()
-            tracing.cancel()
-            if keeping is not None:
-                keeping.cancel()
             if self._look is not None:
                 self._look.cancel()
             for task in self._acting:

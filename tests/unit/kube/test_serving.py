@@ -17,7 +17,7 @@ from tests.support import reviews
 
 from gpudeck import errors
 from gpudeck.controller import selfsigned
-from gpudeck.kube import client, serving
+from gpudeck.kube import client, reviewing, serving
 from gpudeck.settings import KubeSettings
 
 
@@ -248,6 +248,27 @@ async def test_without_an_api_server_probes_are_answered_and_nobody_reads_metric
 async def test_a_port_that_is_taken_is_named(world: World) -> None:
     with pytest.raises(errors.UnavailableError, match=str(world.health_port)):
         await serving.health(world.health_port, lambda: "")
+
+
+async def test_a_renewal_that_dies_of_a_bug_is_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the last certificate would expire some weeks later, and nobody would know why."""
+    monkeypatch.setattr(serving, "RENEWAL_SECONDS", 0.01)
+    made = [selfsigned.make("gpudeck.test", 1)]
+
+    async def certificate() -> bytes:
+        return made.pop()
+
+    async def text() -> bytes:
+        return b""
+
+    async with await client.Client.connect(world.server.kubeconfig) as api:
+        guard = reviewing.Guard(api, "/metrics")
+        served = serving.metrics(free_port(), text, guard=guard, certificate=certificate)
+        with pytest.raises(ExceptionGroup) as caught:
+            await asyncio.wait_for(served, 10)
+    assert caught.group_contains(IndexError)
 
 
 async def test_port_zero_serves_nothing_and_waits() -> None:

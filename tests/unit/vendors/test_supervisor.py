@@ -12,8 +12,8 @@ import pytest
 from tests.contract.vendors import watching as watch
 
 from gpudeck import errors
-from gpudeck.vendors import contract, health, supervisor
-from gpudeck.vendors.simulated import machine
+from gpudeck.vendors import calling, contract, health, supervisor
+from gpudeck.vendors.simulated import cards, machine
 
 
 @contextlib.asynccontextmanager
@@ -202,6 +202,22 @@ async def test_a_card_that_leaves_the_bus_leaves_the_inventory(tmp_path: Path) -
         await watched.until(lambda: len(watched.published[-1].cards) == 2)
         machine.Bench(tmp_path).write(host)
         await watched.until(lambda: watched.verdicts() == [GOOD] * 3)
+
+
+async def test_what_goes_on_beside_the_passes_does_not_die_unseen(tmp_path: Path) -> None:
+    machine.Bench(tmp_path).write(machine.make(1))
+
+    class Broken(cards.SimulatedVendor):
+        def traces(self) -> tuple[str, ...]:
+            raise ZeroDivisionError
+
+    settings = contract.VendorSettings(host_root=str(tmp_path))
+    program = calling.Program(vendor="simulated", settings=settings)
+    watched = supervisor.Supervisor(Broken(settings), program, lambda _: None)
+    with pytest.raises(ExceptionGroup) as caught:
+        await asyncio.wait_for(watched.run(), 20)
+    assert caught.group_contains(ZeroDivisionError)
+    assert _library_processes() == []
 
 
 async def test_nothing_is_left_running_afterwards(tmp_path: Path) -> None:
