@@ -87,7 +87,10 @@ class Labels:
             self._options.use_node_feature_api,
             self._options.output_file,
         ):
-            _log.warning("Where the labels go is changed by a restart of the process only")
+            by = "a restart of the process"
+            if self._settings.config_maps:  # They are read when it is settled where labels go.
+                by = "the settings use-node-feature-api and output-file"
+            _log.warning("The config does not change where the labels go", changed_by=by)
         self._know(Followed.CONFIG)
 
     def switch(self, mode: str | None) -> None:
