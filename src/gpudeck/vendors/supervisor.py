@@ -22,6 +22,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from gpudeck import errors, logs
 from gpudeck.vendors import calling, contract, health, probing, records, remembering
 
@@ -513,7 +515,7 @@ class Supervisor:
 
     def _take_events(self, events: tuple[contract.CardEvent, ...]) -> None:
         now = _now()
-        for event in events:
+        for event in map(_meant, events):
             log.info("Driver raised an event", card=event.address, xid=event.xid)
             for address in [event.address] if event.address else list(self._records):
                 if address in self._records:
@@ -546,6 +548,11 @@ def _tell(before: records.Inventory, after: records.Inventory) -> None:
             level = log.warning if now.verdict is health.Verdict.UNHEALTHY else log.info
             address, verdict = card.site.address, now.verdict.value
             level("Health", card=address, verdict=verdict, reason=now.reason, why=now.message)
+
+
+def _meant(event: contract.CardEvent) -> contract.CardEvent:
+    """A partition of a card that is not known may be one of any: every device is meant."""
+    return event if event.address else msgspec.structs.replace(event, instance="")
 
 
 def _mode(enabled: bool) -> contract.PartitioningMode:

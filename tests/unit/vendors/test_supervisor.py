@@ -204,6 +204,19 @@ async def test_a_card_that_leaves_the_bus_leaves_the_inventory(tmp_path: Path) -
         await watched.until(lambda: watched.verdicts() == [GOOD] * 3)
 
 
+@pytest.mark.parametrize("instance", ["", "2/0"])
+async def test_an_event_of_which_the_driver_does_not_name_the_card_is_about_every_device(
+    tmp_path: Path, instance: str
+) -> None:
+    """case-06: a partition of a card that is not known may be one of any."""
+    fault = contract.Fault(reason="HardwareXid", message="Xid 79.")
+    async with watching(tmp_path) as watched:
+        await watched.until(lambda: watched.verdicts() == [GOOD] * 3)
+        machine.Bench(tmp_path).raise_event(None, 79, fault, instance=instance)
+        await watched.until(lambda: watched.verdicts() == [("Unhealthy", "HardwareXid")] * 3)
+        assert all(watched.card(number).health.concerns("5/0") for number in range(3))
+
+
 async def test_what_goes_on_beside_the_passes_does_not_die_unseen(tmp_path: Path) -> None:
     machine.Bench(tmp_path).write(machine.make(1))
 

@@ -120,7 +120,8 @@ class SimulatedLibrary:
         while time.monotonic() < ends:
             events = self._bench.read().events[self._heard :]
             self._heard += len(events)
-            known = tuple(each.event for each in events if each.event.address in self._read)
+            heard = {None, *self._read}
+            known = tuple(each.event for each in events if each.event.address in heard)
             if known:
                 return known
             time.sleep(_LOOK_SECONDS)

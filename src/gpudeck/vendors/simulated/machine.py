@@ -181,13 +181,13 @@ class Bench:
         cards = (*machine.cards[:index], card, *machine.cards[index + 1 :])
         self.write(msgspec.structs.replace(machine, cards=cards))
 
-    def raise_event(self, index: int, xid: int, fault: contract.Fault | None) -> None:
-        """Let the driver raise something about a card."""
+    def raise_event(
+        self, index: int | None, xid: int, fault: contract.Fault | None, *, instance: str = ""
+    ) -> None:
+        """Let the driver raise something about a card; None: it does not say about which."""
         with self.locked():
             machine = self.read()
-            address = machine.cards[index].site.address
-            event = Event(
-                number=len(machine.events) + 1,
-                event=contract.CardEvent(address=address, xid=xid, fault=fault),
-            )
+            address = machine.cards[index].site.address if index is not None else None
+            raised = contract.CardEvent(address=address, xid=xid, fault=fault, instance=instance)
+            event = Event(number=len(machine.events) + 1, event=raised)
             self.write(msgspec.structs.replace(machine, events=(*machine.events, event)))
