@@ -32,10 +32,9 @@ _DEVICES_RULE = "all, a number of devices, or a list of indices (0), of i:j for 
 LONGEST = 1 << 16
 """Characters of a config. One for 64 cards, each with an entry of its own, has a tenth of that,
 and what is longer would cost the node a second of computing each time that it is read."""
-REPLICAS = 512
+REPLICAS = {model.Strategy.TIME_SLICING: 512, model.Strategy.MPS: 48}
 """The most of one device. The kubelet (1.37) takes lists of 4 MiB: sixteen cards of seven
-partitions each, with so many replicas, are 3.9."""
-_REPLICAS_RULE = f"a whole number, at least 2 and at most {REPLICAS}"
+partitions each, with 512 replicas, are 3.9. An MPS daemon takes 48 clients (from Volta on)."""
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SHARING_KEYS = ("renameByDefault", "failRequestsGreaterThanOne", "resources")
@@ -288,32 +287,31 @@ def _replicated(strategy: model.Strategy, field: Field) -> model.Sharing:
         strategy=strategy,
         rename_by_default=_boolean(found, "renameByDefault") or False,
         fail_requests_greater_than_one=strategy is model.Strategy.MPS if fails is None else fails,
-        resources=found.need("resources", _shared, ()),
+        resources=found.need("resources", functools.partial(_shared, REPLICAS[strategy]), ()),
     )
 
 
-def _shared(field: Field) -> tuple[model.Replicated, ...]:
-    found = field.each(_resource, "a list of {name, replicas}")
+def _shared(most: int, field: Field) -> tuple[model.Replicated, ...]:
+    found = field.each(functools.partial(_resource, most), "a list of {name, replicas}")
     if not field.value:
         raise field.refuse("at least one {name, replicas}")
     return found
 
 
-def _resource(field: Field) -> model.Replicated:
+def _resource(most: int, field: Field) -> model.Replicated:
+    allowed = f"a whole number, at least 2 and at most {most}"
     found = field.mapping(*_RESOURCE_KEYS)
     count, devices = found.read("devices", _devices, (None, None))
     return model.Replicated(
         name=found.need("name", _name, ""),
-        replicas=found.need("replicas", _replicas, 0),
+        replicas=found.need(
+            "replicas", lambda each: each.whole(least=2, most=most, allowed=allowed), 0
+        ),
         rename=found.read("rename", _name, None),
         count=count,
         devices=devices,
         memory_limit=found.read("memoryLimit", _memory_limit, None),
     )
-
-
-def _replicas(field: Field) -> int:
-    return field.whole(least=2, most=REPLICAS, allowed=_REPLICAS_RULE)
 
 
 def _devices(field: Field) -> tuple[int | None, tuple[str, ...] | None]:

@@ -151,6 +151,11 @@ SHARING = "sharing: {timeSlicing: {resources: "
             "sharing.timeSlicing.resources[0].replicas",
             "at least 2",
         ),
+        (
+            "sharing: {mps: {resources: [{name: gpu, replicas: 49}]}}",
+            "sharing.mps.resources[0].replicas",
+            "at most 48",
+        ),
         (SHARING + "[{replicas: 2}]}}", "sharing.timeSlicing.resources[0].name", "lower-case"),
         (
             SHARING + "[{name: GPU, replicas: 2}]}}",
