@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+from typing import Annotated
 
 import msgspec
 
@@ -47,7 +48,7 @@ class ExecStatus(Wire):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
-    expiration_timestamp: str | None = None
+    expiration_timestamp: Annotated[datetime.datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class ExecCredential(Wire):
@@ -169,7 +170,6 @@ async def _output(process: asyncio.subprocess.Process, command: str) -> bytes:
 
 
 def _expired(status: ExecStatus) -> bool:
-    if not status.expiration_timestamp:
+    if status.expiration_timestamp is None:
         return False
-    moment = datetime.datetime.fromisoformat(status.expiration_timestamp)
-    return datetime.datetime.now(datetime.UTC) >= moment - _EARLY
+    return datetime.datetime.now(datetime.UTC) >= status.expiration_timestamp - _EARLY

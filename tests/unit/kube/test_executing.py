@@ -102,6 +102,13 @@ async def test_a_plugin_that_fails_is_blamed(script: Script, script_text: str, s
     assert caught.value.reason == "ExecPluginFailed"
 
 
+@pytest.mark.parametrize("moment", ["soon", "2026-01-01T00:00:00", 5])
+async def test_a_moment_that_is_none_is_blamed_on_the_plugin(script: Script, moment: Any) -> None:
+    plugin = script.prints({"token": "secret", "expirationTimestamp": moment})
+    with pytest.raises(errors.ForbiddenError, match="printed no ExecCredential"):
+        await plugin.token()
+
+
 async def test_a_missing_plugin_is_named_with_its_hint() -> None:
     config = executing.ExecConfig(
         api_version=V1, command="/nonexistent/login", install_hint="install it"
