@@ -217,6 +217,8 @@ class Plugins:
 
     def show(self, new: standing.Standing) -> None:
         """Let the resources say what `new` says."""
+        if new == self.standing:
+            return  # To make thousands of devices for the kubelet takes longer than to compare.
         self.standing = new
         for resource in new.offer.resources:
             if resource.name not in self.served:
