@@ -129,6 +129,11 @@ class ExtendedResourceClaimStatus(Wire):
     resource_claim_name: str = ""
     request_mappings: list[ExtendedResourceMapping] | None = None
 
+    def covers(self, resource: str) -> bool:
+        """Whether the claim is for this resource: its pod may have others from a device plugin."""
+        mapped = self.request_mappings or ()
+        return not mapped or any(each.resource_name == resource for each in mapped)
+
 
 class PodStatus(Wire):
     phase: str | None = None

@@ -7,6 +7,7 @@ that exists. Pure.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import difflib
 import enum
@@ -89,29 +90,35 @@ def is_plugin_resource(name: str) -> bool:
     return rest != name and (rest in ("gpu", "gpu.shared") or rest.startswith("mig-"))
 
 
-def is_by_dra(pod: Pod) -> bool:
-    """Whether the scheduler made a claim for the pod's extended resources."""
-    return pod.status is not None and pod.status.extended_resource_claim_status is not None
+def is_by_dra(pod: Pod, resource: str) -> bool:
+    """Whether the scheduler made a claim for an extended resource of the pod."""
+    made = pod.status.extended_resource_claim_status if pod.status else None
+    return made is not None and made.covers(resource)
 
 
 def extended_resources(pod: Pod) -> dict[str, int]:
-    """Return the extended resources of a pod: the sum of its containers, or an init container's."""
+    """Return the extended resources of a pod, as kube-scheduler (1.37) adds them up.
+
+    That is the sum of its containers and sidecars, or what an init container and the sidecars
+    that were started before it have, where that is more.
+    """
     spec = pod.spec
-    total: dict[str, int] = {}
-    for container in (spec.containers if spec else None) or ():
-        for name, count in _of_container(container).items():
-            total[name] = total.get(name, 0) + count
+    beside, most = collections.Counter[str](), collections.Counter[str]()
     for container in (spec.init_containers if spec else None) or ():
-        for name, count in _of_container(container).items():
-            total[name] = max(total.get(name, 0), count)
-    return {name: count for name, count in total.items() if count > 0}
+        together = beside + _of_container(container)
+        if container.restart_policy == "Always":
+            beside = together
+        most |= together
+    for container in (spec.containers if spec else None) or ():
+        beside += _of_container(container)
+    return dict(most | beside)
 
 
-def _of_container(container: Container) -> dict[str, int]:
+def _of_container(container: Container) -> collections.Counter[str]:
     wanted = container.resources
     both = {**((wanted.requests if wanted else None) or {})}
     both.update((wanted.limits if wanted else None) or {})
-    found: dict[str, int] = {}
+    found = collections.Counter[str]()
     for name, amount in both.items():
         if "/" in name and ".kubernetes.io/" not in name.replace(_BY_CLASS, ""):
             try:
@@ -130,7 +137,8 @@ def of(pod: Pod, world: World) -> Asked:
     if made is not None:
         asked.claims.append(f"{pod.metadata.namespace}/{made.resource_claim_name}")
     for name, count in extended_resources(pod).items():
-        _resource(name, count, world, asked, claim=asked.claims[-1] if made else "")
+        claim = asked.claims[-1] if is_by_dra(pod, name) else ""
+        _resource(name, count, world, asked, claim=claim)
     for ask in asked.asks:
         _check_classes(ask, world, asked)
     return asked

@@ -421,10 +421,10 @@ def _anonymous(name: str, node: Node, offered: dict[str, int]) -> list[Card]:
 def _plugin_units(node: str, world: World) -> Iterator[Pod]:
     """Give a pod of the node once for each device that it has from the device plugin."""
     for _, pod in sorted(world.pods.items()):
-        if node_of(pod) != node or is_over(pod) or asking.is_by_dra(pod):
+        if node_of(pod) != node or is_over(pod):
             continue
         for resource, count in asking.extended_resources(pod).items():
-            if asking.is_plugin_resource(resource):
+            if asking.is_plugin_resource(resource) and not asking.is_by_dra(pod, resource):
                 yield from [pod] * count
 
 

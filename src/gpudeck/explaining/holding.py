@@ -32,7 +32,8 @@ def unallocated(pod: Pod, asked: Asked, world: World) -> list[Ask]:
 
 def _is_unallocated(ask: Ask, pod: Pod, asked: Asked, world: World) -> bool:
     if ask.resource:
-        return not asking.is_by_dra(pod) and not _is_by_plugin(ask.resource, pod, world)
+        is_by_claim = asking.is_by_dra(pod, ask.resource)
+        return not is_by_claim and not _is_by_plugin(ask.resource, pod, world)
     if "resourceclaims" in world.unreadable:
         return False
     claim = world.claims.get(ask.claim) if ask.claim in asked.claims else None

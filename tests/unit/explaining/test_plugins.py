@@ -85,6 +85,33 @@ def test_a_pod_of_the_device_plugin_holds_this_card_and_no_other() -> None:
     assert answer.verdicts[1].detail == "by the device plugin"
 
 
+def test_a_claim_for_another_resource_is_no_claim_for_a_card() -> None:
+    nic = "nic.example.com/port"
+    pod = make.pod("a", limits={GPU: 1, nic: 1}, node_name="node-1")
+    mapping = {"containerName": "main", "resourceName": nic, "requestName": "r"}
+    pod["status"]["extendedResourceClaimStatus"] = {
+        "resourceClaimName": "a-nic",
+        "requestMappings": [mapping],
+    }
+    answer = explain(pod, node(gpu=1), card(0), node("node-1"))
+    assert answer.state is State.PAST_THE_SCHEDULER
+    mapping["resourceName"] = GPU
+    answer = explain(pod, node(gpu=1), card(0), node("node-1"))
+    assert answer.state is State.STARTING
+
+
+def test_a_sidecar_s_card_is_asked_for_besides_those_of_the_containers() -> None:
+    """As the scheduler adds them up (KEP-753); what an init container had is free after it."""
+    pod = asker(GPU)
+    limits = {"resources": {"limits": {GPU: "1"}}}
+    pod["spec"]["initContainers"] = [{"name": "first", **limits}]
+    assert explain(pod, node(gpu=1), card(0)).state is State.NOT_SCHEDULED_YET
+    pod["spec"]["initContainers"][0]["restartPolicy"] = "Always"
+    answer = explain(pod, node(gpu=1), card(0))
+    assert answer.asks == ["2 cards by nvidia.com/gpu"]
+    assert answer.state is State.TOO_FEW_ON_ONE_NODE
+
+
 def test_a_part_that_a_pod_holds_is_named_and_the_rest_is_free() -> None:
     pod = make.pod("a", limits={SHARED: 1}, node_name="node-0", phase="Running")
     first = card(0, SHARED, 4, holders=(("a", "GPU-0::0"),), replicas=4)

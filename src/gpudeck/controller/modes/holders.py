@@ -103,9 +103,12 @@ def _mode(
     own = [claims[space, each] for each in claims_of(pod) if (space, each) in claims]
     if any(has_devices(each, node) for each in own):
         return labels.MODE_DRA
-    if pod.status is not None and pod.status.extended_resource_claim_status is not None:
-        return ""  # By a claim for something of another driver.
-    is_asking = any(is_of_cards(each, offered) for each in _resources(pod))
+    # What the scheduler made a claim for is something of another driver.
+    made = pod.status.extended_resource_claim_status if pod.status else None
+    is_asking = any(
+        is_of_cards(each, offered) and not (made is not None and made.covers(each))
+        for each in _resources(pod)
+    )
     return labels.MODE_DEVICE_PLUGIN if is_asking else ""
 
 

@@ -18,7 +18,13 @@ DRA, PLUGIN = labels.MODES
 
 
 def pod(
-    *, phase: str = "Running", claim: str = "", made: str = "", init: bool = False, **limits: Any
+    *,
+    phase: str = "Running",
+    claim: str = "",
+    made: str = "",
+    mapped: str = "nvidia.com/gpu",
+    init: bool = False,
+    **limits: Any,
 ) -> Pod:
     container = {"name": "main", "resources": {"limits": limits}}
     spec: dict[str, Any] = {"nodeName": "node-0", "containers": [{"name": "plain"}]}
@@ -27,7 +33,11 @@ def pod(
     if claim:
         spec["resourceClaims"] = [{"name": "card", "resourceClaimName": claim}]
     if made:
-        status["extendedResourceClaimStatus"] = {"resourceClaimName": made}
+        mapping = {"containerName": "main", "resourceName": mapped, "requestName": "r"}
+        status["extendedResourceClaimStatus"] = {
+            "resourceClaimName": made,
+            "requestMappings": [mapping],
+        }
     meta = {"name": "p", "namespace": "t", "uid": "u"}
     return msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod)
 
@@ -79,6 +89,13 @@ def test_a_resource_that_the_scheduler_made_a_claim_for_is_held_by_that() -> Non
     found = pod(made="c", **{"nvidia.com/gpu": "1"})
     assert modes(found, claims(gpus.result())) == [DRA]
     assert modes(found, claims(gpus.result(driver="other.example.com"))) == []
+
+
+def test_a_claim_for_another_resource_hides_no_card_of_the_plugin() -> None:
+    """The scheduler makes a claim of those resources alone that the node's plugins do not offer."""
+    nic = "nic.example.com/port"
+    found = pod(made="c", mapped=nic, **{"nvidia.com/gpu": "1", nic: "1"})
+    assert modes(found, claims(gpus.result(driver="nic.example.com"))) == [PLUGIN]
 
 
 def test_our_own_pods_go_with_their_mode() -> None:
