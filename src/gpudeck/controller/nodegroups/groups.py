@@ -130,13 +130,15 @@ def wanted_labels(
     A node that has the label of a MIG config and is in a group without MIG gets the config that
     ends MIG. In the group `default` the label is the administrator's; so only a node that comes
     from a group, which had the label, gets that config there, unless `default_mig_config` says
-    what nodes without the label have.
+    what nodes without the label have. Deckhouse's own code leaves the label of the plugin's config
+    on nodes for ever, so where a node comes from is told by ours alone.
     """
     if group is None:
         return {}
     wanted = {labels.NODE_GROUP: group.key}
     if group.use is None:
-        if not default_mig_config and CONFIG_LABEL in node and MIG_LABEL in node:
+        has_left = node.get(labels.NODE_GROUP, group.key) != group.key
+        if has_left and MIG_LABEL in node and not default_mig_config:
             wanted[MIG_LABEL] = defaults.DISABLED
         return wanted
     wanted |= {GPU_LABEL: "", CONFIG_LABEL: group.use.sharing.value}

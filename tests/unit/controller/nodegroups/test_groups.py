@@ -82,6 +82,18 @@ def test_a_node_that_leaves_all_groups_gets_the_config_of_nodes_without_a_label(
     assert wanted == {"gpu.deckhouse.io/node-group": "default"}
 
 
+def test_a_label_that_somebody_else_left_is_no_group_that_a_node_comes_from() -> None:
+    """Deckhouse's own code never takes it away (deckhouse/deckhouse#17678)."""
+    left = {
+        **CARDS,
+        "node.deckhouse.io/device-gpu.config": "MIG",
+        "nvidia.com/mig.config": "all-2g.10gb",
+    }
+    wanted = groups.wanted_labels(groups.DEFAULT_GROUP, left)
+    assert wanted == {"gpu.deckhouse.io/node-group": "default"}
+    assert groups.is_labelled({**left, **wanted}, groups.wanted_labels(groups.DEFAULT_GROUP, left))
+
+
 def test_every_move_between_groups_is_seen_in_the_labels() -> None:
     worlds = [None, groups.DEFAULT_GROUP, MIG, SLICED]
     for before in worlds:
