@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import yaml
 from tests.chart import rendering
+
+from gpudeck.api import labels
 
 pytestmark = pytest.mark.skipif(rendering.helm() is None, reason="there is no Helm")
 
@@ -151,6 +158,41 @@ def test_values_that_do_not_fit_are_refused_by_name(arguments: list[str], words:
     assert rendered.stdout == ""
     for word in words:
         assert word in rendered.stderr
+
+
+def _texts(schema: Any, path: str = "") -> Iterator[str]:
+    """Paths of the values that may be a text of digits."""
+    for name, each in schema["properties"].items():
+        below = f"{path}.{name}" if path else name
+        if "properties" in each:
+            yield from _texts(each, below)
+        elif each.get("type") == "string" and re.search(each.get("pattern", ""), "1234"):
+            yield below
+
+
+def test_a_text_of_digits_stays_a_text() -> None:
+    """Objects may be called so, and the API server takes no number for a name."""
+    schema = json.loads((rendering.CHART / "values.schema.json").read_text(encoding="utf-8"))
+    # A vendor has to be one of the list.
+    paths = [each for each in _texts(schema) if not each.endswith(".vendor")]
+    assert {"migManager.config.name", "controller.priorityClassName"} <= set(paths)
+    values = [part for each in paths for part in ("--set-string", f"{each}=1234")]
+    rendered = rendering.render(*values, "--set", "sharedClass.name=other")
+    assert rendered.returncode == 0, rendered.stderr
+
+    objects = [each for each in yaml.safe_load_all(rendered.stdout) if each]
+    for each in objects:
+        if each["metadata"]["name"] == labels.NODE_WORKLOADS:
+            each["data"] = {name: yaml.safe_load(text) for name, text in each["data"].items()}
+    assert [path for each in objects for path in _numbers(each, each["kind"])] == []
+
+
+def _numbers(found: Any, path: str) -> Iterator[str]:
+    if isinstance(found, dict | list):
+        for key, each in found.items() if isinstance(found, dict) else enumerate(found):
+            yield from _numbers(each, f"{path}.{key}")
+    elif found == 1234:
+        yield path
 
 
 def test_an_older_kubernetes_is_refused_with_its_version() -> None:

@@ -131,6 +131,18 @@ def test_the_controller_never_writes_claims_and_the_adapter_their_status_alone()
                 assert set(rule["verbs"]) <= {"patch", "associated-node:patch"}
 
 
+def test_what_cleans_at_the_end_is_put_on_no_node_that_is_down() -> None:
+    """It would wait there until Helm says that the uninstallation failed."""
+    jobs = [each for _, each in workloads() if each["kind"] == "Job"]
+    assert jobs
+    for job in jobs:
+        tolerated = job["spec"]["template"]["spec"]["tolerations"]
+        assert all("key" in each for each in tolerated)
+        keys = {each["key"] for each in tolerated}
+        assert keys >= {labels.MODE_CHANGE, labels.MIG_TAINT, "node.kubernetes.io/unschedulable"}
+        assert keys.isdisjoint({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
 def test_every_account_serves_one_workload() -> None:
     for variant in rendering.VARIANTS:
         used = [

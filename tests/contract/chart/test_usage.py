@@ -145,5 +145,25 @@ async def test_a_namespace_without_the_labels_is_refused(admin: Client) -> None:
     assert f"{NAME} may not be used in namespace sales" in said
 
 
+@pytest.mark.parametrize("policy", ["Always", None])
+async def test_init_containers_and_sidecars_ask_like_any_other(
+    admin: Client, policy: str | None
+) -> None:
+    def asking(namespace: str, first: int, main: int) -> dict[str, Any]:
+        body = pod(main, namespace)
+        limits = {"limits": {NAME: str(first)}}
+        container = {"name": "first", "image": "none", "resources": limits}
+        body["spec"]["initContainers"] = [
+            container if policy is None else {**container, "restartPolicy": policy}
+        ]
+        return body
+
+    said = await refusal(admin, POD, asking("sales", 1, 0))
+    assert f"{NAME} may not be used in namespace sales" in said
+    assert f"ask for 3 of {NAME}" in await refusal(admin, POD, asking("ml", 3, 0))
+    both = await refusal(admin, POD, asking("ml", 1, 2))
+    assert (f"ask for 3 of {NAME}" in both) is (policy == "Always")
+
+
 async def test_a_pod_that_asks_for_no_card_is_nobodys_business(admin: Client) -> None:
     assert await refusal(admin, POD, pod(0, "sales")) == ""
