@@ -263,7 +263,7 @@ class NodeGroups:
         body = Meta(metadata=ObjectMeta(name=name, uid=node.metadata.uid, labels=wanted or None))
         try:
             await self._client.apply(NODE, body, Meta, manager=labels.MANAGER_NODE_GROUPS)
-        except (errors.NotFoundError, errors.ConflictError):
+        except errors.NotFoundError:
             return  # The Node is gone; one that is made anew comes by the watch.
         metrics.writes.labels(NODE.kind).inc()
         _log.info("Labelled node", node=name, group=wanted.get(labels.NODE_GROUP))
