@@ -51,7 +51,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY_GPUDECK = "gpudeck"
 
 COMPONENT = "app.kubernetes.io/component"
-"""On pods: which workload of gpudeck they are of."""
+"""On pods: which workload of gpudeck they are of. On NodeFeatures of GPU labels: DISCOVERY."""
+DISCOVERY = "gpu-feature-discovery"
 ADAPTERS = ("nvidia-adapter", "nvidia-device-plugin")
 """The workloads whose pods offer cards."""
 

@@ -36,7 +36,10 @@ class Object:
         metadata = ObjectMeta(
             name=known.FEATURES_OF_GPUS + self._node,
             namespace=self._namespace,
-            labels={known.FEATURES_NODE: names.node_label(self._node)},
+            labels={
+                known.FEATURES_NODE: names.node_label(self._node),
+                known.COMPONENT: known.DISCOVERY,
+            },
             owner_references=await self._find_owners(),
         )
         body = NodeFeature(

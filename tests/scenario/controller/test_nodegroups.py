@@ -275,21 +275,25 @@ async def test_labels_of_cards_go_when_nobody_speaks_for_the_node_any_more(
         for name in ("node-0", "node-1", "gone", "g" * 80):
             server.put(NODE_FEATURE, feature(name))
         server.put(NODE_FEATURE, {**feature("gone"), "metadata": worker("gone")})
+        # Of NVIDIA's own program, before ours has ever run there.
+        theirs = {**worker("theirs"), "name": "nvidia-features-for-theirs"}
+        server.put(NODE_FEATURE, {"metadata": theirs, "spec": {}})
+        left = {"gone", "nvidia-features-for-theirs"}
         server.put(NODE, node())
         server.put(NODE, node("node-1"))
         async with leader(server):
             await server.until(
                 lambda: (
                     names(server, NODE_FEATURE)
-                    == {"nvidia-features-for-node-0", "nvidia-features-for-node-1", "gone"}
+                    == left | {"nvidia-features-for-node-0", "nvidia-features-for-node-1"}
                 )
             )
             server.put(NODE, {"metadata": {"name": "node-1", "labels": {"a": "b"}}})
             await server.until(
-                lambda: names(server, NODE_FEATURE) == {"nvidia-features-for-node-0", "gone"}
+                lambda: names(server, NODE_FEATURE) == left | {"nvidia-features-for-node-0"}
             )
             server.put(NODE, node(**{"nvidia.com/gpu.deploy.gpu-feature-discovery": "false"}))
-            await server.until(lambda: names(server, NODE_FEATURE) == {"gone"})
+            await server.until(lambda: names(server, NODE_FEATURE) == left)
 
 
 def worker(name: str) -> dict[str, Any]:
@@ -298,7 +302,9 @@ def worker(name: str) -> dict[str, Any]:
 
 
 def feature(name: str) -> dict[str, Any]:
-    return {"metadata": {**worker(name), "name": f"nvidia-features-for-{name}"}, "spec": {}}
+    found = worker(name)
+    found["labels"] |= {labels.COMPONENT: labels.DISCOVERY}
+    return {"metadata": {**found, "name": f"nvidia-features-for-{name}"}, "spec": {}}
 
 
 async def test_a_quiet_world_is_not_written_to() -> None:

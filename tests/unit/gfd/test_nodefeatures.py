@@ -20,7 +20,10 @@ async def test_the_object_holds_the_labels_and_no_others_of_ours() -> None:
         await found.write({"nvidia.com/gpu.count": "3"})
         stored = server.objects(resources.NODE_FEATURE)[NAME]
     assert stored["metadata"]["namespace"] == "gpu"
-    assert stored["metadata"]["labels"] == {"nfd.node.kubernetes.io/node-name": "node-0"}
+    assert stored["metadata"]["labels"] == {
+        "nfd.node.kubernetes.io/node-name": "node-0",
+        "app.kubernetes.io/component": "gpu-feature-discovery",
+    }
     assert stored["spec"]["labels"] == {"nvidia.com/gpu.count": "3"}
     assert stored["spec"]["features"] == {"flags": {}, "attributes": {}, "instances": {}}
 

@@ -30,8 +30,12 @@ class Features:
     async def sweep(self, is_discovered: Callable[[str], bool]) -> None:
         """Delete those of nodes for which `is_discovered` is false."""
         try:
+            # Those of the workers, a hundred kilobytes each, are not asked for.
             found = await self._client.list(
-                NODE_FEATURE, Meta, namespace=self._namespace, label_selector=labels.FEATURES_NODE
+                NODE_FEATURE,
+                Meta,
+                namespace=self._namespace,
+                label_selector=f"{labels.COMPONENT}={labels.DISCOVERY}",
             )
         except errors.NotFoundError:
             return  # Nobody serves the kind.

@@ -22,7 +22,7 @@ from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, ROLE, Resource
 from gpudeck.controller.nodegroups.groups import Group, Sharing, Use, World
 from gpudeck.mig import configs
 
-PLUGIN, DISCOVERY = "nvidia-device-plugin", "gpu-feature-discovery"
+PLUGIN, DISCOVERY = "nvidia-device-plugin", labels.DISCOVERY
 TEMPLATES = (PLUGIN, DISCOVERY)
 INVALID = "NodeWorkloadsInvalid"
 """Reason of what is wrong with the ConfigMap of the templates."""
