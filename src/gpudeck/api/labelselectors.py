@@ -79,4 +79,10 @@ def _operator(field: Field) -> str:
 
 
 def _values(field: Field) -> tuple[str, ...]:
-    return field.each(Field.text, "a list")
+    return field.each(_value, "a list of texts")
+
+
+def _value(field: Field) -> str:
+    if not isinstance(field.value, str):
+        raise field.refuse("a text")
+    return field.value

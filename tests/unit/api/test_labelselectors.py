@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from gpudeck import errors
 from gpudeck.api import fields
 from gpudeck.api.labelselectors import Requirement, fulfils, selector
 
@@ -38,3 +41,13 @@ def test_all_requirements_must_hold() -> None:
 
 def test_an_empty_selector_selects_all() -> None:
     assert fields.read({}, selector, reason="Wrong", path="selector") is None
+
+
+def test_a_value_may_be_empty_as_that_of_a_label() -> None:
+    """The labels of roles have none: node-role.kubernetes.io/gpu."""
+    wanted: dict[str, Any] = {"key": "role", "operator": "In", "values": ["", "x"]}
+    found = fields.read({"matchExpressions": [wanted]}, selector, reason="Wrong")
+    assert found == (Requirement("role", "In", ("", "x")),)
+    wanted["values"] = ["", 1]
+    with pytest.raises(errors.InvalidError, match=r"values\[1\]"):
+        fields.read({"matchExpressions": [wanted]}, selector, reason="Wrong")
