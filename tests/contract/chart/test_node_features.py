@@ -17,7 +17,7 @@ from tests.contract.chart import test_policies as policies
 from tests.scenario.agent.bus import Host
 from tests.support import realapiserver
 
-from gpudeck.api import labels
+from gpudeck.api import labels, names
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import (
     EVENT,
@@ -159,6 +159,22 @@ async def test_a_worker_writes_the_features_of_its_own_node_alone(kubeconfig: st
     async with policies.connected(kubeconfig, WORKER, "") as nowhere:
         said = await policies.refusal(nowhere, NODE_FEATURE, feature("node-0", "node-0"))
         assert "names no node" in said
+
+
+async def test_a_node_with_a_name_that_no_label_holds_labels_no_other(
+    kubeconfig: str, admin: Client
+) -> None:
+    """The label says whose Node gets what the features say, its mode and MIG config too."""
+    node = policies.LONG
+    await admin.create(NODE, {"metadata": {"name": node}}, Meta)
+    await admin.create(POD, policies.pod(WORKER, node), Meta)
+    async with policies.connected(kubeconfig, WORKER, node) as own:
+        body = feature(node, names.node_label(node))
+        assert await policies.refusal(own, NODE_FEATURE, body) == ""
+        said = await policies.refusal(own, NODE_FEATURE, feature(node, "node-0"))
+        assert "the label nfd.node.kubernetes.io/node-name must be" in said
+    await admin.delete(NODE_FEATURE, node, namespace=policies.SYSTEM)
+    await admin.delete(NODE, node)
 
 
 async def test_gpu_labels_are_written_for_the_own_node_alone(kubeconfig: str) -> None:

@@ -21,7 +21,7 @@ import yaml
 from tests.chart import rendering
 from tests.support import realapiserver
 
-from gpudeck.api import core
+from gpudeck.api import core, names
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import (
     CONFIG_MAP,
@@ -234,6 +234,25 @@ async def test_a_card_cannot_be_said_to_be_of_another_node(agent: Client) -> Non
     assert 'status.nodeInfo.nodeName must be "node-0"' in await refusal(
         agent, PHYSICAL_GPU, told, "status"
     )
+
+
+LONG = "a-node-of-a-pool-whose-name-is-longer.than-the-value-of-a-label-may.be.example.test"
+
+
+async def test_a_node_with_a_name_that_no_label_holds_speaks_for_itself_alone(
+    kubeconfig: str, admin: Client
+) -> None:
+    await admin.create(NODE, {"metadata": {"name": LONG}}, Meta)
+    await admin.create(POD, pod(AGENT, LONG), Meta)
+    body = gpu(LONG)
+    async with connected(kubeconfig, AGENT, LONG) as own:
+        body["metadata"]["labels"] = {"gpu.deckhouse.io/node": names.node_label(LONG)}
+        assert await refusal(own, PHYSICAL_GPU, body) == ""
+        for label in ("node-0", "a-node-0123abcd", f"{LONG[:54]}-x", ""):
+            body["metadata"]["labels"] = {"gpu.deckhouse.io/node": label}
+            assert "the label gpu.deckhouse.io/node must be" in await refusal(
+                own, PHYSICAL_GPU, body
+            )
 
 
 @pytest.mark.parametrize("name", ["node-0", "node-0-x", "node-00-0000-1b-00-0"])
