@@ -188,12 +188,21 @@ def _begin(view: View, target: str, *, is_late: bool) -> Step:
     elif load.pods:
         missing = f"{_listed(load.pods)} is not ready yet"
     else:
-        missing = "no pod of it is on the node yet"
+        missing = _absent(view.labels, target)
     why = f"The mode {target} has begun: {missing}."
     if load.is_ready and is_late:
         why += " New pods are let onto the node all the same."
         return Step(Phase.ACTIVE, target, message=why)
     return Step(Phase.WAITING_FOR_OFFER, target, target, message=why)
+
+
+def _absent(known: Mapping[str, str], target: str) -> str:
+    """Say why no pod of a mode is on the node."""
+    label = f"{labels.DEPLOY}device-plugin"
+    value = known.get(label) if target == labels.MODE_DEVICE_PLUGIN else None
+    if value in ("false", labels.PAUSED_FOR_MIG):
+        return f"the label {label}={value} keeps its pod off the node"
+    return "no pod of it is on the node yet"
 
 
 def _leave(view: View, target: str) -> Step:

@@ -266,6 +266,19 @@ def test_a_mode_that_has_not_said_all_is_waited_for() -> None:
     assert (step.phase, step.taint) == (Phase.WAITING_FOR_OFFER, DRA)
 
 
+@pytest.mark.parametrize("value", ["false", "paused-for-mig-change"])
+def test_a_mode_whose_pod_is_kept_off_the_node_says_by_what(value: str) -> None:
+    label = "nvidia.com/gpu.deploy.device-plugin"
+    known = {**labelled(wish=PLUGIN, active=PLUGIN), label: value}
+    step = deciding.decide(View(labels=known, taint=PLUGIN), DEFAULT)
+    assert step.message == (
+        f"The mode device-plugin has begun: the label {label}={value} keeps its pod off the node."
+    )
+    known = {**labelled(wish=DRA, active=DRA), label: value}
+    step = deciding.decide(View(labels=known, taint=DRA), DEFAULT)
+    assert step.message == "The mode dra has begun: no pod of it is on the node yet."
+
+
 def test_a_settled_node_says_whether_it_offers_anything() -> None:
     known = labelled(wish=DRA, active=DRA)
     step = deciding.settled(known, None, DEFAULT, nothing="card-0: Sick.")
