@@ -408,6 +408,25 @@ async def test_a_node_that_is_kept_back_at_its_start_gives_its_turn_to_the_next(
             await server.until(lambda: tainted(server, "node-2"))
 
 
+async def test_a_node_that_takes_long_gives_its_turn_away_by_the_label() -> None:
+    """Nothing is forced, so else one pod that may not go would keep back the whole cluster."""
+    async with ApiServer() as server:
+        for name in ("node-1", "node-2"):
+            known = CARDS | {labels.ACTIVE_MODE: DRA}
+            server.put(NODE, {"metadata": {"name": name, "labels": known}})
+            server.put(POD, user_pod(name, **CARD) | {"spec": pod_spec(name)})
+            protect(server, name)
+        async with controller(server, attended=False, default_mode=PLUGIN):
+            found = await server.until(
+                lambda: [name for name in ("node-1", "node-2") if tainted(server, name)]
+            )
+            other = {"node-1": "node-2", "node-2": "node-1"}[found[0]]
+            await server.until(lambda: is_said(server, other, "WaitingForTurn"))
+            label(server, found[0], PLUGIN)
+            await server.until(lambda: tainted(server, other))
+            assert tainted(server, found[0])
+
+
 async def test_a_new_node_that_waits_for_another_plugin_takes_no_turn() -> None:
     async with ApiServer() as server:
         server.put(

@@ -133,7 +133,9 @@ class Modes:
         if step is None:
             # A node that has just come changes nothing, and may wait for somebody else's plugin.
             changes = labels.ACTIVE_MODE in known or looking.taint_of(node) is not None
-            if labels.MODE not in known and changes:
+            if labels.MODE in known:
+                self._leave(name)  # It follows its own label from now on, however long it takes.
+            elif changes:
                 self._started.add(name)
             view = await self._looker.look(node)
             step = deciding.decide(view, self._policy.default, is_late=is_slow)
