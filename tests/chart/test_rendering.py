@@ -60,6 +60,7 @@ def test_the_crds_come_first() -> None:
             ['id "10de" is listed twice'],
         ),
         (["mig.strategy=some"], ["mig/strategy", "single"]),
+        (["webhooks=null"], ["missing property 'webhooks'"]),
         (["devicePlugin.config.name=Bad_Name"], ["devicePlugin/config/name"]),
         (["devicePlugin.config.default=slice-4"], ["devicePlugin.config.name", '"slice-4"']),
         (["devicePlugin.resources.limits.memory=much"], ["resources/limits/memory"]),
@@ -158,6 +159,12 @@ def test_values_that_do_not_fit_are_refused_by_name(arguments: list[str], words:
     assert rendered.stdout == ""
     for word in words:
         assert word in rendered.stderr
+
+
+def test_values_that_are_taken_away_are_none() -> None:
+    arguments = ("controller.tolerations=null", "nodeFeatures.gc.tolerations=null")
+    rendered = rendering.render(*(part for each in arguments for part in ("--set", each)))
+    assert rendered.returncode == 0, rendered.stderr
 
 
 def _texts(schema: Any, path: str = "") -> Iterator[str]:
