@@ -44,6 +44,12 @@ def test_the_crds_come_first() -> None:
     [
         (["hostRoot=relative"], ["hostRoot"]),
         (["hostRoot=/mnt/host/"], ["hostRoot"]),
+        (["hostRoot=/mnt/{host}"], ["hostRoot"]),
+        (["kubeletRoot=/var/lib/../kubelet"], ["kubeletRoot"]),
+        (["kubeletRoot=/var/lib\\,kubelet"], ["kubeletRoot"]),
+        (["cdiRoot=/var/run:cdi"], ["cdiRoot"]),
+        (["runtimeSocket=/run/a]b/containerd.sock"], ["runtimeSocket"]),
+        (["image.repository=a b"], ["repository"]),
         (["controller.replicas=4"], ["replicas", "3"]),
         (["logLevel=verbose"], ["logLevel", "debug"]),
         (["image.digest=sha256:12"], ["digest"]),
@@ -159,6 +165,15 @@ def test_values_that_do_not_fit_are_refused_by_name(arguments: list[str], words:
     assert rendered.stdout == ""
     for word in words:
         assert word in rendered.stderr
+
+
+def test_a_large_number_is_written_out() -> None:
+    """Helm has floating-point numbers, and no process reads 1.048576e+06 as a whole one."""
+    values = {"nvidiaMps.enabled": True, "nvidiaMps.shmMiB": 2**20, "migManager.drainSeconds": 10**7}
+    arguments = (f"{name}={json.dumps(value)}" for name, value in values.items())
+    rendered = rendering.render(*(part for each in arguments for part in ("--set-json", each)))
+    assert 'value: "1048576"' in rendered.stdout
+    assert 'value: "10000000"' in rendered.stdout
 
 
 def test_values_that_are_taken_away_are_none() -> None:
