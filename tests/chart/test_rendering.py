@@ -169,8 +169,8 @@ def test_values_that_do_not_fit_are_refused_by_name(arguments: list[str], words:
 
 def test_a_large_number_is_written_out() -> None:
     """Helm has floating-point numbers, and no process reads 1.048576e+06 as a whole one."""
-    values = {"nvidiaMps.enabled": True, "nvidiaMps.shmMiB": 2**20, "migManager.drainSeconds": 10**7}
-    arguments = (f"{name}={json.dumps(value)}" for name, value in values.items())
+    values = ("nvidiaMps.shmMiB=1048576", "migManager.drainSeconds=10000000")
+    arguments = ("nvidiaMps.enabled=true", *values)
     rendered = rendering.render(*(part for each in arguments for part in ("--set-json", each)))
     assert 'value: "1048576"' in rendered.stdout
     assert 'value: "10000000"' in rendered.stdout
