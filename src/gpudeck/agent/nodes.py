@@ -4,7 +4,9 @@
 The Node is watched, so a label that somebody removes or overwrites, and a Node that is
 made anew, are put right at once: without the label the node has no adapter. The label
 is written by server-side apply. When the last card is gone, applying without the label
-removes it only if it is ours: one that a person or another program set stays (case-23).
+removes it only if it is ours: one that a person or another program set stays (case-23). A
+node whose partitions are being changed keeps it until the MIG manager, which runs by it, has
+given the node back: cards that are reset together may all be gone for a moment.
 The UID in each write keeps it from making a Node that is gone.
 """
 
@@ -14,7 +16,7 @@ import asyncio
 
 from gpudeck import errors, logs
 from gpudeck.agent import metrics
-from gpudeck.api import labels
+from gpudeck.api import core, labels
 from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference
 from gpudeck.api.resources import NODE
 from gpudeck.kube.caching import Cache
@@ -33,8 +35,10 @@ class Node:
 
     def __init__(self, api: Client, name: str) -> None:
         self.name = name
-        self.cache = Cache(api, NODE, Meta, field_selector=f"metadata.name={name}", keep=_trimmed)
-        """The Node by its name, with its UID and the vendor label only."""
+        self.cache = Cache(
+            api, NODE, core.Node, field_selector=f"metadata.name={name}", keep=_trimmed
+        )
+        """The Node by its name, with its UID, the vendor label and one taint only."""
         self._api = api
         self._vendor: str | None = None
         self._is_shown = False
@@ -61,7 +65,7 @@ class Node:
         self.cache.subscribe(self._changed)
         await self._queue.work(self._reconcile)
 
-    def _changed(self, _change: Change[Meta]) -> None:
+    def _changed(self, _change: Change[core.Node]) -> None:
         self._queue.add(_KEY)
 
     async def _reconcile(self, _key: str) -> float | None:
@@ -71,6 +75,8 @@ class Node:
         current = (node.metadata.labels or {}).get(labels.VENDOR)
         if current == self._vendor:
             return None
+        if self._vendor is None and node.spec is not None and node.spec.taints:
+            return None  # The watch tells when the taint goes.
         loop = asyncio.get_running_loop()
         if loop.time() < self._not_before:
             return self._not_before - loop.time()
@@ -83,9 +89,13 @@ class Node:
         return None
 
 
-def _trimmed(node: Meta) -> Meta:
+def _trimmed(node: core.Node) -> core.Node:
     """What is used of a Node, so that the kubelet's reports of its state wake nobody."""
     found = node.metadata
     vendor = (found.labels or {}).get(labels.VENDOR)
     kept = {labels.VENDOR: vendor} if vendor is not None else None
-    return Meta(metadata=ObjectMeta(name=found.name, uid=found.uid, labels=kept))
+    taints = (node.spec.taints if node.spec else None) or ()
+    return core.Node(
+        metadata=ObjectMeta(name=found.name, uid=found.uid, labels=kept),
+        spec=core.NodeSpec(taints=[each for each in taints if each.key == labels.MIG_TAINT]),
+    )

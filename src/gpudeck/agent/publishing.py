@@ -15,7 +15,8 @@ from gpudeck import logs
 from gpudeck.agent import describing, events, metrics, nodes, planning
 from gpudeck.agent.scanning import Seen
 from gpudeck.api import conditions, labels, names
-from gpudeck.api.meta import Meta, ObjectMeta
+from gpudeck.api.core import Node
+from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.resources import PHYSICAL_GPU
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU, PhysicalGPUStatus
 from gpudeck.errors import NotFoundError
@@ -66,7 +67,7 @@ class Publisher:
             self._ahead.pop(change.key, None)
         self._queue.add(change.key)
 
-    def _owner_changed(self, change: Change[Meta]) -> None:
+    def _owner_changed(self, change: Change[Node]) -> None:
         """A Node made anew is another owner; with the old one Kubernetes deletes what it owned."""
         old, new = change.old, change.new
         if new is not None and (old is None or old.metadata.uid != new.metadata.uid):

@@ -10,8 +10,9 @@ import pytest
 from tests.scenario.agent.bus import FIRST, NODE, SECOND, Host, Story
 from tests.support import apiserver
 
-from gpudeck.agent import metrics
+from gpudeck.agent import metrics, nodes
 from gpudeck.api import resources
+from gpudeck.api.meta import Meta
 from gpudeck.kube.client import Client
 
 NVIDIA_ONLY = 'vendors: [{id: "10de", name: nvidia}]\nclasses: ["03"]\n'
@@ -123,6 +124,25 @@ async def test_a_loss_while_the_agent_was_down_is_noticed_at_the_next_start(stor
         await story.server.until(lambda: story.discovered(FIRST) == ("False", "CardLost"))
         # The second had no occupancy yet: nothing can hold it, so it goes at once.
         await story.server.until(lambda: set(story.gpus) == {FIRST})
+        await story.server.until(lambda: story.vendor_label() is None)
+
+
+async def test_a_node_whose_last_card_goes_in_a_change_of_partitions_is_given_back_first(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The MIG manager runs where the label is; without it the cordon would stay for ever."""
+    monkeypatch.setattr(nodes, "WRITE_SECONDS", 0.0)
+    taint = {"key": "mig-reconfigure", "value": "true", "effect": "NoSchedule"}
+    async with story.agent(), story.server.client() as api:
+        await story.server.until(lambda: story.vendor_label() == "nvidia")
+        body = {"spec": {"taints": [taint]}}
+        await api.merge_patch(resources.NODE, NODE, body, Meta, manager="mig-manager")
+        story.host.unplug("0000:1b:00.0")
+        await story.server.until(lambda: not story.gpus)
+        await _another_look(story)
+        assert story.vendor_label() == "nvidia"
+        body = {"spec": {"taints": []}}
+        await api.merge_patch(resources.NODE, NODE, body, Meta, manager="mig-manager")
         await story.server.until(lambda: story.vendor_label() is None)
 
 
