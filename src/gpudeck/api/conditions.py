@@ -21,6 +21,9 @@ MODE_ACTIVE = "GPUModeActive"
 PLUGIN_CONFIGURED = "DevicePluginConfigured"
 """On Node: whether its device plugin follows the config that was chosen."""
 
+MIG_CONFIGURED = "MigConfigured"
+"""On Node: whether its cards are partitioned as the config says that was chosen."""
+
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 OFFERED_BY_PLUGIN = "OfferedByDevicePlugin"

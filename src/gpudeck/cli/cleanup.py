@@ -27,7 +27,7 @@ from gpudeck.api.resources import DEPLOYMENT, NODE
 from gpudeck.cli import output, reading
 from gpudeck.features import deciding, planning
 from gpudeck.kube.client import Client
-from gpudeck.repartitioning import nodes, reporting
+from gpudeck.repartitioning import nodes
 
 CONTROLLER = "gpu-controller"
 AT_A_TIME = 8
@@ -38,7 +38,7 @@ SHOWN = 3
 _CONDITIONS = {
     conditions.MODE_ACTIVE: labels.MANAGER_CONTROLLER,
     conditions.PLUGIN_CONFIGURED: labels.MANAGER_DEVICE_PLUGIN,
-    reporting.CONFIGURED: labels.MANAGER_MIG_MANAGER,
+    conditions.MIG_CONFIGURED: labels.MANAGER_MIG_MANAGER,
 }
 """Who has written each condition of ours."""
 _LEFT = (

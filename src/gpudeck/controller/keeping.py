@@ -32,6 +32,7 @@ from gpudeck.api.v1alpha1.physicalgpu import (
 from gpudeck.controller import models
 
 _OURS = f"{labels.GROUP}/"
+_SAID = (conditions.MODE_ACTIVE, conditions.PLUGIN_CONFIGURED, conditions.MIG_CONFIGURED)
 
 
 def gpu(found: PhysicalGPU) -> PhysicalGPU:
@@ -132,13 +133,13 @@ def node(found: Node) -> Node | None:
     taints = [
         each
         for each in (found.spec.taints if found.spec else None) or ()
-        if each.key == labels.MODE_CHANGE
+        if each.key in (labels.MODE_CHANGE, labels.MIG_TAINT)
     ]
     said = [
-        # Of the plugin's only whether there is one.
+        # Of the others' only whether there is one.
         each if each.type == conditions.MODE_ACTIVE else NodeCondition(type=each.type)
         for each in (found.status.conditions if found.status else None) or ()
-        if each.type in (conditions.MODE_ACTIVE, conditions.PLUGIN_CONFIGURED)
+        if each.type in _SAID
     ]
     if not (notes or taints or said or any(map(_is_ours, meta.labels or ()))):
         return None

@@ -20,7 +20,6 @@ from gpudeck.kube.client import Client
 from gpudeck.kube.queueing import Queue
 from gpudeck.repartitioning import metrics, stepping
 
-CONFIGURED = "MigConfigured"
 _KEY = "condition"
 _PASSING = frozenset({"Looking", "GoingOn"})
 """Reasons that are not worth a condition: another follows at once."""
@@ -71,7 +70,7 @@ class Reporter:
         """Go on from the condition that the Node has."""
         found = (node.status.conditions if node.status else None) or []
         for each in found:
-            if each.type == CONFIGURED and each.last_transition_time:
+            if each.type == conditions.MIG_CONFIGURED and each.last_transition_time:
                 said = stepping.Said(each.status, each.reason or "", each.message or "")
                 self._wanted = self._written = said
                 self._since = each.last_transition_time
@@ -86,7 +85,7 @@ class Reporter:
         if said is None or said == self._written:
             return
         condition = {
-            "type": CONFIGURED,
+            "type": conditions.MIG_CONFIGURED,
             "status": said.status,
             "reason": said.reason,
             "message": said.message,

@@ -7,6 +7,7 @@ The chart's roles and policies are installed as they are.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -94,7 +95,9 @@ async def test_what_a_killed_device_plugin_has_said_goes_and_nothing_is_said_for
             NODE, body, Meta, manager=labels.MANAGER_DEVICE_PLUGIN, subresource="status"
         )
 
-    with pytest.raises(errors.ForbiddenError, match="DevicePluginConfigured removed"):
+    with pytest.raises(
+        errors.ForbiddenError, match="DevicePluginConfigured and MigConfigured removed"
+    ):
         await write(controller)
     await write(admin)
     writer = writing.Writer(controller, recording.Recorder(controller, "test"))
@@ -106,6 +109,30 @@ async def test_what_a_killed_device_plugin_has_said_goes_and_nothing_is_said_for
         found = await controller.get(NODE, "node-0", Node)
         types = [each.type for each in (found.status.conditions if found.status else None) or ()]
         assert (conditions.PLUGIN_CONFIGURED in types) is is_there
+
+
+async def test_what_the_mig_manager_has_said_goes_with_the_last_card(
+    controller: Client, admin: Client
+) -> None:
+    said = {"type": conditions.MIG_CONFIGURED, "status": "True", "reason": "R", "message": "m"}
+    meta = {"labels": {labels.MIG_STATE: "success"}, "annotations": {labels.MIG_CHANGE: "{}"}}
+    await admin.merge_patch(NODE, "node-0", {"metadata": meta}, Meta)
+    body = {"metadata": {"name": "node-0"}, "status": {"conditions": [said]}}
+    for client in (controller, admin):
+        with contextlib.suppress(errors.ForbiddenError):
+            await client.apply(
+                NODE, body, Meta, manager=labels.MANAGER_MIG_MANAGER, subresource="status"
+            )
+            assert client is admin
+    writer = writing.Writer(controller, recording.Recorder(controller, "test"))
+    node, step = await controller.get(NODE, "node-0", Node), deciding.Step(deciding.Phase.NO_CARDS)
+    await writer.mark(node, step)
+    await writer.say(node, step, is_slow=False)
+    found = await controller.get(NODE, "node-0", Node)
+    assert labels.MIG_STATE not in (found.metadata.labels or {})
+    assert labels.MIG_CHANGE not in (found.metadata.annotations or {})
+    types = [each.type for each in (found.status.conditions if found.status else None) or ()]
+    assert conditions.MIG_CONFIGURED not in types
 
 
 async def test_a_stale_look_at_a_node_is_not_written(controller: Client, admin: Client) -> None:

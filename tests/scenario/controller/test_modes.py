@@ -329,10 +329,13 @@ async def test_a_node_whose_cards_are_gone_bears_no_mark_of_a_mode() -> None:
             machine.wish(DRA)
             await server.until(machine.in_phase("DrainingPods"))
             node = machine.node
-            node["metadata"]["labels"] = {labels.MODE: DRA}
+            node["metadata"]["labels"] = {labels.MODE: DRA, labels.MIG_STATE: "success"}
+            node["metadata"]["annotations"] = {labels.MIG_CHANGE: "{}"}
             server.put(NODE, node)
             await server.until(lambda: (machine.active, machine.taint) == (None, None))
             await server.until(lambda: machine.said == {})
+            assert machine.labels == {labels.MODE: DRA}
+            assert not machine.node["metadata"].get("annotations")
         assert machine.pods() == {"t/trains"}
 
 

@@ -115,7 +115,7 @@ class Modes:
             nothing=self._looker.nothing(node.metadata.name),
         )
         before = writing.condition_of(node)
-        if step is None or writing.marks(node, step) or writing.is_stale(node, step):
+        if step is None or writing.marks(node, step) or writing.stale(node, step):
             return False
         return writing.condition(before, step, "") == before
 

@@ -3,7 +3,8 @@
 
 Called by `reconciler`. Label and taint are one write, on the condition that the Node is still
 as it was read; the condition is ours alone (server-side apply), so the kubelet's stay as they are.
-The condition of a device plugin goes with its mode, for the plugin may have been killed.
+The condition of a device plugin goes with its mode, for the plugin may have been killed; and what
+the MIG manager has said goes with the last card, for it does not run there any more.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class Writer:
         before = condition_of(node)
         after = condition(before, step, recording.timestamp())
         name = node.metadata.name
-        if is_stale(node, step):
-            await self._apply(name, {}, manager=labels.MANAGER_DEVICE_PLUGIN)
+        for manager in stale(node, step):
+            await self._apply(name, {}, manager=manager)
         if before == after:
             return
         said = {"conditions": [after] if after is not None else []}
@@ -88,8 +89,11 @@ class Writer:
 def marks(node: Node, step: deciding.Step) -> dict[str, Any]:
     """Return the merge patch that brings label and taint about, empty if they are so. Pure."""
     patch: dict[str, Any] = {}
+    meta = _of_mig(node) if step.phase is Phase.NO_CARDS else {}
     if (node.metadata.labels or {}).get(labels.ACTIVE_MODE) != step.active:
-        patch["metadata"] = {"labels": {labels.ACTIVE_MODE: step.active}}
+        meta.setdefault("labels", {})[labels.ACTIVE_MODE] = step.active
+    if meta:
+        patch["metadata"] = meta
     if looking.taint_of(node) != step.taint:
         known = (node.spec.taints if node.spec else None) or []
         taints = [each for each in known if each.key != labels.MODE_CHANGE]
@@ -115,11 +119,33 @@ def condition(before: NodeCondition | None, step: deciding.Step, now: str) -> No
     )
 
 
-def is_stale(node: Node, step: deciding.Step) -> bool:
-    """Whether a device plugin whose mode is over has left its condition. Pure."""
-    is_over = step.active == labels.MODE_DRA or step.phase is Phase.NO_CARDS
+def stale(node: Node, step: deciding.Step) -> list[str]:
+    """The field managers that are done with the node and have left a condition. Pure."""
+    over = {}
+    if step.active == labels.MODE_DRA or step.phase is Phase.NO_CARDS:
+        over[conditions.PLUGIN_CONFIGURED] = labels.MANAGER_DEVICE_PLUGIN
+    if step.phase is Phase.NO_CARDS:
+        over[conditions.MIG_CONFIGURED] = labels.MANAGER_MIG_MANAGER
     found = (node.status.conditions if node.status else None) or ()
-    return is_over and any(each.type == conditions.PLUGIN_CONFIGURED for each in found)
+    return [over[each.type] for each in found if each.type in over]
+
+
+def _of_mig(node: Node) -> dict[str, Any]:
+    """What the MIG manager has said of cards that are gone, as a patch that removes it.
+
+    Not in the middle of a change: there it is what the node is given back by.
+    """
+    meta, taints = node.metadata, (node.spec.taints if node.spec else None) or ()
+    if any(each.key == labels.MIG_TAINT for each in taints):
+        return {}
+    return {
+        place: {name: None}
+        for place, known, name in (
+            ("labels", meta.labels, labels.MIG_STATE),
+            ("annotations", meta.annotations, labels.MIG_CHANGE),
+        )
+        if name in (known or {})
+    }
 
 
 def condition_of(node: Node) -> NodeCondition | None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpudeck.api import labels
-from gpudeck.api.core import Node, NodeCondition, NodeStatus
+from gpudeck.api.core import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from gpudeck.controller.modes import deciding, writing
 from gpudeck.controller.modes.deciding import Phase, Step
 from gpudeck.kube import evicting
@@ -104,6 +104,20 @@ def test_what_a_device_plugin_said_is_stale_once_its_mode_is_over(
     step: Step, expected: bool
 ) -> None:
     found = node()
-    assert not writing.is_stale(found, step)
+    assert not writing.stale(found, step)
     found.status = NodeStatus(conditions=[NodeCondition(type="DevicePluginConfigured")])
-    assert writing.is_stale(found, step) is expected
+    assert writing.stale(found, step) == (["gpudeck-device-plugin"] if expected else [])
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_what_the_mig_manager_said_is_stale_where_no_card_is_left(phase: Phase) -> None:
+    found, step = node(), Step(phase)
+    found.metadata.labels = {labels.MIG_STATE: "success", labels.MIG_CONFIG: "all-disabled"}
+    found.metadata.annotations = {labels.MIG_CHANGE: "{}", "mine": "x"}
+    found.status = NodeStatus(conditions=[NodeCondition(type="MigConfigured")])
+    is_over = phase is Phase.NO_CARDS
+    gone = {"labels": {labels.MIG_STATE: None}, "annotations": {labels.MIG_CHANGE: None}}
+    assert writing.marks(found, step) == ({"metadata": gone} if is_over else {})
+    assert writing.stale(found, step) == (["gpudeck-mig-manager"] if is_over else [])
+    found.spec = NodeSpec(taints=[Taint(key=labels.MIG_TAINT, value="true", effect="NoSchedule")])
+    assert writing.marks(found, step) == {}
