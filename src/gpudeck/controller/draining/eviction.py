@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpudeck import errors, logs
+from gpudeck import logs
 from gpudeck.kube import evicting, pacing
 from gpudeck.kube.client import Client
 
 FIRST_SECONDS, LIMIT_SECONDS = 1.0, 30.0
 """Between two attempts at a pod that may not go yet."""
+AT_A_TIME = 10
+"""Pods of a node: a webhook may take its time to answer for each."""
 _log = logs.get(__name__)
 
 
@@ -45,12 +47,14 @@ class Evictor:
         """
         known = self._kept.get(node, {})
         self._kept[node] = {pod: known[pod] for pod in pods if pod in known}
-        failure: errors.GpudeckError | None = None
-        for pod in pods:
-            try:
+        turns = asyncio.Semaphore(AT_A_TIME)
+
+        async def one(pod: evicting.Pod) -> None:
+            async with turns:
                 await self._try(node, pod)
-            except errors.GpudeckError as error:
-                failure = failure or error
+
+        answers = await asyncio.gather(*map(one, pods), return_exceptions=True)
+        failure = next((each for each in answers if each is not None), None)
         blocked = {pod: kept.why for pod, kept in self._kept[node].items()}
         if not blocked:
             del self._kept[node]

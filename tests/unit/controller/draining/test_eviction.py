@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.scenario.controller.machines import allow, protect, user_pod
 from tests.support.apiserver import ApiServer
@@ -74,6 +76,20 @@ async def test_a_pod_that_somebody_else_keeps_is_told_and_asked_for_again(status
         assert "POST" not in blocked[A]
         evictor.forget("node-0")
         assert await evictor.evict("node-0", [A]) == {}
+        assert left(server) == []
+
+
+async def test_a_webhook_that_takes_its_time_holds_up_no_other_pod() -> None:
+    """One that is away is waited for ten seconds by default, and a node has a hundred pods."""
+    async with ApiServer() as server, server.client() as client:
+        pods = [evicting.Pod("t", name, f"uid-{name}") for name in "abcd"]
+        for each in pods:
+            server.put(POD, user_pod(each.name))
+        server.stall()
+        evicted = asyncio.create_task(eviction.Evictor(client).evict("node-0", pods))
+        await server.until(lambda: all(asked(server, each) for each in pods))
+        server.resume()
+        assert await evicted == {}
         assert left(server) == []
 
 
