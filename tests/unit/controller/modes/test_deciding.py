@@ -266,6 +266,15 @@ def test_a_mode_that_has_not_said_all_is_waited_for() -> None:
     assert (step.phase, step.taint) == (Phase.WAITING_FOR_OFFER, DRA)
 
 
+def test_a_mode_that_is_late_lets_pods_in_once_its_own_pod_is_ready() -> None:
+    known = labelled(wish=DRA, active=DRA)
+    for is_ready, phase in ((False, Phase.WAITING_FOR_OFFER), (True, Phase.ACTIVE)):
+        load = Workload(("nvidia-adapter-1",), is_ready)
+        view = View(labels=known, taint=DRA, workloads={DRA: load})
+        assert deciding.decide(view, DEFAULT, is_late=True).phase is phase
+        assert deciding.decide(view, DEFAULT).phase is Phase.WAITING_FOR_OFFER
+
+
 @pytest.mark.parametrize("value", ["false", "paused-for-mig-change"])
 def test_a_mode_whose_pod_is_kept_off_the_node_says_by_what(value: str) -> None:
     label = "nvidia.com/gpu.deploy.device-plugin"
