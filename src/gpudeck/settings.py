@@ -124,6 +124,28 @@ class LogSettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class CardSettings:
+    """Processes that judge a node's cards."""
+
+    poll_seconds: float = setting(10.0, "Seconds between two readings of all cards.")
+    call_seconds: float = setting(
+        5.0, "Seconds after which a reading of a card counts as hung and its process is ended."
+    )
+    disable_health_checks: tuple[str, ...] = setting(
+        (),
+        "What does not make a card unhealthy: numbers of Xids, xids for all of them, all for what "
+        "readings show as well.",
+        also=("DP_DISABLE_HEALTHCHECKS",),
+    )
+    enable_health_checks: tuple[str, ...] = setting(
+        (),
+        "The same words: what makes a card unhealthy although it is disabled, or passed over "
+        "usually.",
+        also=("DP_ENABLE_HEALTHCHECKS",),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class KubeSettings(LogSettings):
     """Processes that speak to the API server."""
 

@@ -69,6 +69,23 @@ def test_the_crds_come_first() -> None:
         (["webhooks=null"], ["missing property 'webhooks'"]),
         (["devicePlugin.config.name=Bad_Name"], ["devicePlugin/config/name"]),
         (["devicePlugin.config.default=slice-4"], ["devicePlugin.config.name", '"slice-4"']),
+        (
+            ["devicePlugin.env[0].name=MPS_ROOT"],
+            ["devicePlugin/env/0/name", "DP_ENABLE_HEALTHCHECKS"],
+        ),
+        (
+            ["devicePlugin.env[0].name=DP_DISABLE_HEALTHCHECKS", "devicePlugin.env[0].value=ecc"],
+            ["devicePlugin/env/0/value", "all|xids"],
+        ),
+        (
+            [
+                "devicePlugin.env[0].name=DP_DISABLE_HEALTHCHECKS",
+                "devicePlugin.env[0].value=48",
+                "devicePlugin.env[1].name=DP_DISABLE_HEALTHCHECKS",
+                "devicePlugin.env[1].value=62",
+            ],
+            ['devicePlugin.env: name "DP_DISABLE_HEALTHCHECKS" is listed twice'],
+        ),
         (["devicePlugin.resources.limits.memory=much"], ["resources/limits/memory"]),
         (["nodeGroups[0].name=a", "nodeGroups[0].gpu.sharing=MIG"], ["selector"]),
         (

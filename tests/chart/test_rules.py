@@ -97,7 +97,8 @@ def test_every_variable_is_a_setting_of_its_process(
         assert "env" not in container  # A command for people, told by its flags.
         return
     module = importlib.import_module(PROCESSES[process])
-    known = {option.env for option in settings.describe(module.Settings)}
+    options = settings.describe(module.Settings)
+    known = {name for option in options for name in (option.env, *option.also)}
     given = {variable["name"] for variable in container["env"]}
     assert given - {"PYTHONOPTIMIZE"} <= known  # That one is Python's own.
 

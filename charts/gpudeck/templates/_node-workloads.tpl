@@ -78,6 +78,10 @@ spec:
               value: {{ $state }}
             - name: GPUDECK_CDI_ROOT
               value: {{ .Values.cdiRoot }}
+            {{- range $values.env }}
+            - name: {{ .name }}
+              value: {{ .value | quote }}
+            {{- end }}
           {{- include "gpudeck.probes" . | nindent 10 }}
           resources: {{- toYaml $values.resources | nindent 12 }}
           securityContext:

@@ -16,7 +16,7 @@ from gpudeck import errors
 from gpudeck.adapter import containers, server
 from gpudeck.adapter.settings import Settings
 from gpudeck.host import root
-from gpudeck.vendors import calling, registry, remembering, supervisor
+from gpudeck.vendors import calling, heeding, registry, remembering, supervisor
 
 
 async def run(settings: Settings) -> None:
@@ -27,7 +27,12 @@ async def run(settings: Settings) -> None:
     timing = supervisor.Timing(poll=settings.poll_seconds, read=settings.call_seconds)
     remembered = remembering.Remembering(root.Root(settings.host_root), vendor.name)
     watched = supervisor.Supervisor(
-        vendor, program, feed.publish, timing=timing, remembered=remembered
+        vendor,
+        program,
+        feed.publish,
+        timing=timing,
+        remembered=remembered,
+        heeded=heeding.of(settings),
     )
     watching = asyncio.create_task(watched.run())
     try:

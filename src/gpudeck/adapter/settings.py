@@ -6,11 +6,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from gpudeck.settings import LogSettings, setting
+from gpudeck.settings import CardSettings, LogSettings, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(LogSettings):
+class Settings(CardSettings, LogSettings):
     """The adapter has no access to the API server, so none of its settings are here."""
 
     vendor: str = setting("nvidia", "Maker whose cards are served: nvidia.")
@@ -21,8 +21,4 @@ class Settings(LogSettings):
     host_root_on_node: str = setting("/", "The host's root as the container runtime sees it.")
     runtime_socket: str = setting(
         "", "Socket of the container runtime (CRI), asked what containers have; empty: not asked."
-    )
-    poll_seconds: float = setting(10.0, "Seconds between two readings of all cards.")
-    call_seconds: float = setting(
-        5.0, "Seconds after which a reading of a card counts as hung and its process is ended."
     )

@@ -40,7 +40,15 @@ from gpudeck.kube import serving as pages
 from gpudeck.kube.client import Client
 from gpudeck.pluginconfig import model, selecting
 from gpudeck.pluginconfig import settings as configured
-from gpudeck.vendors import calling, contract, records, registry, remembering, supervisor
+from gpudeck.vendors import (
+    calling,
+    contract,
+    heeding,
+    records,
+    registry,
+    remembering,
+    supervisor,
+)
 
 log = logs.get(__name__)
 
@@ -73,6 +81,7 @@ class Process:
             self._read,
             timing=supervisor.Timing(poll=settings.poll_seconds, read=settings.call_seconds),
             remembered=remembering.Remembering(self._root, settings.vendor),
+            heeded=heeding.of(settings),
         )
         self._configuring = configuring.Configuring(settings, api, self._chosen)
         self._recorder = None

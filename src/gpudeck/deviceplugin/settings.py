@@ -7,11 +7,11 @@ import dataclasses
 from pathlib import Path
 
 from gpudeck.pluginconfig.settings import ConfigSettings
-from gpudeck.settings import setting
+from gpudeck.settings import CardSettings, setting
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(ConfigSettings):
+class Settings(CardSettings, ConfigSettings):
     """Without a node name nothing is asked of an API server; the config is then a file, or empty.
 
     What a config says of `mig_strategy` and `device_list_strategy` has precedence over both.
@@ -38,8 +38,4 @@ class Settings(ConfigSettings):
     cdi_hook: Path = setting(
         Path("/usr/bin/nvidia-cdi-hook"),
         "Program for CDI hooks, copied to the node if it is in the image.",
-    )
-    poll_seconds: float = setting(10.0, "Seconds between two readings of all cards.")
-    call_seconds: float = setting(
-        5.0, "Seconds after which a reading of a card counts as hung and its process is ended."
     )

@@ -6,6 +6,7 @@
     worker          what runs in a library process
     calling         how the serving process starts one and calls into it, with a deadline each
     supervisor      keeps library processes going and the inventory true
+    heeding         which troubles count, by the word of an administrator
     records, health what was read and raised about a card → one verdict
     nvidia          NVML
     simulated       cards described by a file, for tests

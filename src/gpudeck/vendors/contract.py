@@ -191,7 +191,8 @@ class CardEvent(Value, frozen=True):
 
     address: str | None
     """None: the driver did not say which card; every card is meant (case-06)."""
-    xid: int
+    xid: int | None = None
+    """None: no error has happened, but something that a reading shows has changed."""
     fault: Fault | None = None
     """Set: the card is at fault until a recovery is seen. None: the application was."""
     instance: str = ""

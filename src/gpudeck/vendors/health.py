@@ -62,13 +62,23 @@ class Health(contract.Value, frozen=True):
 class Raised(contract.Value, frozen=True):
     """What the driver raised about a card and no recovery has ended, as a restart outlives it."""
 
-    fault: contract.Fault
+    events: tuple[contract.CardEvent, ...]
+    """Those that are the card's fault, each number of each partition once, in order."""
     since: int
-    """Unix seconds at which it was raised."""
-    instances: tuple[str, ...] = ()
-    """The partitions that it is about; empty: the whole card."""
+    """Unix seconds at which the first was raised."""
     lifetime: int | None = None
     """Of the card when it was raised: a smaller one tells that it was reset meanwhile."""
+
+    @property
+    def fault(self) -> contract.Fault:
+        """The first one: a verdict keeps the name of its beginning."""
+        return next(each.fault for each in self.events if each.fault is not None)
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The partitions that it is about; empty: the whole card."""
+        found = {each.instance for each in self.events}
+        return () if "" in found else tuple(sorted(found))
 
 
 class Moment(contract.Value, frozen=True):
@@ -82,14 +92,7 @@ class Memory(contract.Value, frozen=True):
     """All that is remembered of one card."""
 
     health: Health
-    raised: contract.Fault | None = None
-    """What the driver raised and no recovery has ended yet."""
-    raised_at: float = 0.0
-    raised_in: tuple[str, ...] = ()
-    """The partitions that it is about; empty: the whole card."""
-    raised_since: int = 0
-    raised_lifetime: int | None = None
-    """The last one that was read before it was raised."""
+    raised: Raised | None = None
     gone: bool = False
     """Since `raised` the card was lost or not in the driver: only a new start ends that."""
     recovery_wanted: bool = False
@@ -117,30 +120,9 @@ def start(now: Moment) -> Memory:
 
 def resume(raised: Raised, now: Moment) -> Memory:
     """Nothing has been read yet, and this was raised before the process started."""
-    waiting = start(now)
-    waiting = _replace(
-        waiting,
-        raised=raised.fault,
-        raised_at=now.steady,
-        raised_in=raised.instances,
-        raised_since=raised.since,
-        raised_lifetime=raised.lifetime,
-        lifetime=raised.lifetime,
-    )
+    waiting = _replace(start(now), raised=raised, lifetime=raised.lifetime)
     then = Moment(steady=now.steady, unix=raised.since)
     return _unhealthy(waiting, raised.fault, then, raised.instances)
-
-
-def raised_of(memory: Memory) -> Raised | None:
-    """What of a card must outlive the process; None for a card about which nothing was raised."""
-    if memory.raised is None:
-        return None
-    return Raised(
-        fault=memory.raised,
-        since=memory.raised_since,
-        instances=memory.raised_in,
-        lifetime=memory.raised_lifetime,
-    )
 
 
 def after_reading(memory: Memory, reading: contract.CardReading, now: Moment) -> Memory:
@@ -155,8 +137,9 @@ def after_reading(memory: Memory, reading: contract.CardReading, now: Moment) ->
     ]
     clean = 0 if reading.faults else memory.clean + 1
     memory = _replace(memory, counts=counts, clean=clean, answered_at=now.steady)
-    if memory.raised is not None and not (standing and memory.raised_in):
-        return _unhealthy(memory, memory.raised, now, memory.raised_in)
+    raised = memory.raised
+    if raised is not None and not (standing and raised.instances):
+        return _unhealthy(memory, raised.fault, now, raised.instances)
     if standing:
         return _unhealthy(memory, standing[0], now)
     if memory.health.verdict is Verdict.UNHEALTHY and clean < CLEAN_READINGS:
@@ -167,7 +150,7 @@ def after_reading(memory: Memory, reading: contract.CardReading, now: Moment) ->
 def after_failure(memory: Memory, fault: contract.Fault, now: Moment) -> Memory:
     """The card could not be read."""
     memory = _unread(memory, fault.reason, now)
-    return _unhealthy(memory, memory.raised or fault, now)
+    return _unhealthy(memory, memory.raised.fault if memory.raised else fault, now)
 
 
 def _unread(memory: Memory, reason: str, now: Moment) -> Memory:
@@ -179,30 +162,16 @@ def _unread(memory: Memory, reason: str, now: Moment) -> Memory:
 
 def after_event(memory: Memory, event: contract.CardEvent, now: Moment) -> Memory:
     """The driver raised something; only a fault of the card changes the verdict."""
-    health = msgspec.structs.replace(memory.health, xid=event.xid)
-    memory = _replace(memory, health=health)
+    if event.xid is not None:
+        health = msgspec.structs.replace(memory.health, xid=event.xid)
+        memory = _replace(memory, health=health)
     if event.fault is None:
         return memory
-    if memory.raised is None:
-        memory = _replace(memory, raised_since=now.unix, raised_lifetime=memory.lifetime)
-    memory = _replace(
-        memory,
-        raised_in=_instances(memory, event),
-        raised=memory.raised or event.fault,
-        raised_at=now.steady,
-        gone=False,
-        recovery_unasked_since=None,
-        clean=0,
-    )
-    return _unhealthy(memory, memory.raised or event.fault, now, memory.raised_in)
-
-
-def _instances(memory: Memory, event: contract.CardEvent) -> tuple[str, ...]:
-    """The partitions at fault after one more event; empty for the whole card."""
-    if not event.instance or (memory.raised is not None and not memory.raised_in):
-        return ()
-    before = memory.raised_in if memory.raised is not None else ()
-    return tuple(sorted({*before, event.instance}))
+    raised = memory.raised or Raised(events=(), since=now.unix, lifetime=memory.lifetime)
+    if (event.xid, event.instance) not in {(each.xid, each.instance) for each in raised.events}:
+        raised = msgspec.structs.replace(raised, events=(*raised.events, event))
+    memory = _replace(memory, raised=raised, gone=False, recovery_unasked_since=None, clean=0)
+    return _unhealthy(memory, raised.fault, now, raised.instances)
 
 
 def after_silence(memory: Memory, now: Moment) -> Memory:

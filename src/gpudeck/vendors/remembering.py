@@ -22,7 +22,7 @@ log = logs.get(__name__)
 
 FOLDER = "/run/gpudeck"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-VERSION = "v1"
+VERSION = "v2"
 
 
 class _Content(contract.Value, frozen=True):

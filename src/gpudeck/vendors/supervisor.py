@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from gpudeck import errors, logs
-from gpudeck.vendors import calling, contract, health, probing, records, remembering
+from gpudeck.vendors import calling, contract, health, heeding, probing, records, remembering
 
 log = logs.get(__name__)
 
@@ -78,6 +78,7 @@ class Supervisor:
         timing: Timing | None = None,
         probe_timing: probing.Timing | None = None,
         remembered: remembering.Remembering | None = None,
+        heeded: heeding.Heeded | None = None,
     ) -> None:
         self._vendor = vendor
         self._program = program
@@ -85,6 +86,7 @@ class Supervisor:
         self._timing = timing or Timing()
         self._probing = probing.Probing(program, probe_timing or probing.Timing())
         self._remembered = remembered
+        self._heeded = heeded or heeding.Heeded()
         self._before: dict[str, health.Raised] = {}
         """What was raised before this process started, until the bus was looked at."""
         self._records: dict[str, records.Record] = {}
@@ -108,7 +110,9 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_traces())
             if self._remembered is not None:
-                self._before = await self._remembered.load()
+                kept = await self._remembered.load()
+                judged = {at: self._heeded.raised(each) for at, each in kept.items()}
+                self._before = {at: each for at, each in judged.items() if each is not None}
                 group.create_task(self._remembered.run())
             await self._make_passes()
 
@@ -461,7 +465,8 @@ class Supervisor:
             fault = contract.Fault(reason=error.reason, message=error.message)
             self._records[address] = self._records[address].failed(fault, _now())
         else:
-            self._records[address] = self._records[address].read(reading, _now())
+            heeded = self._heeded.reading(reading)
+            self._records[address] = self._records[address].read(heeded, _now())
             return True
         return False
 
@@ -515,7 +520,7 @@ class Supervisor:
 
     def _take_events(self, events: tuple[contract.CardEvent, ...]) -> None:
         now = _now()
-        for event in map(_meant, events):
+        for event in map(self._heeded.event, map(_meant, events)):
             log.info("Driver raised an event", card=event.address, xid=event.xid)
             for address in [event.address] if event.address else list(self._records):
                 if address in self._records:
@@ -527,9 +532,9 @@ class Supervisor:
     def _publish(self) -> None:
         if self._remembered is not None:
             now = {
-                address: each
+                address: record.memory.raised
                 for address, record in self._records.items()
-                if (each := health.raised_of(record.memory)) is not None
+                if record.memory.raised is not None
             }
             self._remembered.keep({**self._before, **now})
         inventory = records.inventory(self._records.values(), self._driver)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import dataclasses
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -59,6 +60,8 @@ class World:
         self.bench.write(machine.make(4))
         self.kubelet = standins.Kubelet(self.plugins, folder / "pods.sock")
         self.kubeconfig = api.kubeconfig()
+        self.changes: dict[str, Any] = {}
+        """Settings that are not as usual."""
         self._task: asyncio.Task[None] | None = None
         self.label(None)
         self.configure(**{"slice-4": CONFIG.format(4), "slice-10": CONFIG.format(10)})
@@ -106,7 +109,7 @@ class World:
         return found.get("status") or {}
 
     def settings(self) -> Settings:
-        return Settings(
+        usual = Settings(
             vendor="simulated",
             node_name=NODE,
             kubeconfig=self.kubeconfig,
@@ -121,6 +124,7 @@ class World:
             cdi_root=self.folder / "cdi",
             poll_seconds=0.1,
         )
+        return dataclasses.replace(usual, **self.changes)
 
     async def start(self) -> None:
         """Start the plugin."""

@@ -25,9 +25,9 @@ GPUDECK = Path(sys.executable).parent / "gpudeck"
 
 
 @contextlib.contextmanager
-def process(root: Path, *, log: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def process(root: Path, *more: str, log: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
     places = ["--socket", f"{root}/adapter.sock", "--host-root", str(root)]
-    words = [GPUDECK, "adapter", "simulated", *places, "--poll-seconds", "0.2"]
+    words = [GPUDECK, "adapter", "simulated", *places, "--poll-seconds", "0.2", *more]
     with subprocess.Popen(words, stderr=log) as started:
         try:
             yield started
@@ -126,17 +126,32 @@ async def test_what_was_raised_before_a_reboot_counts_no_more(tmp_path: Path) ->
     (tmp_path / "proc/sys/kernel/random/boot_id").write_text("now\n")
     address = machine.make(1).cards[0].site.address
     fault = {"reason": "HardwareXid", "message": "Xid 79."}
+    event = {"address": address, "xid": 79, "fault": fault}
     for boot, reason in (("before", "Healthy"), ("now", "HardwareXid")):
         content = {
-            "version": "v1",
+            "version": "v2",
             "boot_id": boot,
-            "cards": {address: {"fault": fault, "since": 1}},
+            "cards": {address: {"events": [event], "since": 1}},
         }
         (folder / "raised-simulated.json").write_text(json.dumps(content))
         with process(tmp_path):
             assert (await first_snapshot(tmp_path)).cards[0].health.reason == reason
     (folder / "raised-simulated.json").write_text("{")
     with process(tmp_path):
+        assert (await first_snapshot(tmp_path)).cards[0].health.reason == "Healthy"
+
+
+async def test_an_xid_that_is_passed_over_is_no_verdict_in_dra_mode_either(tmp_path: Path) -> None:
+    bench = machine.Bench(tmp_path)
+    bench.write(machine.make(2))
+    fault = contract.Fault(reason="HardwareXid", message="The driver raised an Xid.")
+    with process(tmp_path, "--disable-health-checks=48,62"):
+        await verdict_of_first(tmp_path, "Healthy")
+        bench.raise_event(0, 48, fault)
+        bench.raise_event(0, 95, fault)
+        health = await verdict_of_first(tmp_path, "HardwareXid")
+    assert health.xid == 95
+    with process(tmp_path, "--disable-health-checks=48,62,95"):
         assert (await first_snapshot(tmp_path)).cards[0].health.reason == "Healthy"
 
 

@@ -230,8 +230,23 @@ def test_a_reset_ends_the_fault_of_a_partition() -> None:
 
 def restarted(memory: health.Memory, seconds: float) -> health.Memory:
     """What the next process knows."""
-    raised = health.raised_of(memory)
+    raised = memory.raised
     return health.start(at(seconds)) if raised is None else health.resume(raised, at(seconds))
+
+
+def test_an_event_that_comes_again_and_again_is_remembered_once() -> None:
+    memory = healthy()
+    for second in range(9):
+        for number in (95, 79, 31):
+            memory = health.after_event(memory, event(number), at(second))
+    assert memory.raised is not None
+    assert [each.xid for each in memory.raised.events] == [95, 79]
+
+
+def test_a_change_that_is_no_error_is_not_the_last_error() -> None:
+    memory = health.after_event(healthy(), event(31), at(10))
+    memory = health.after_event(memory, contract.CardEvent(address=ADDRESS), at(11))
+    assert (memory.health.verdict, memory.health.xid) == (HEALTHY, 31)
 
 
 WANTED = reading(fault("RecoveryActionRequired"), recovery=contract.Recovery.NEEDED, lifetime=150)
@@ -241,7 +256,7 @@ def test_what_was_raised_keeps_its_name_and_time_over_a_restart() -> None:
     before = health.after_event(healthy(), event(79), at(10))
     after = health.after_reading(restarted(before, 60), WANTED, at(61))
     assert after.health == msgspec.structs.replace(before.health, xid=None)
-    assert health.raised_of(after) == health.raised_of(before)
+    assert after.raised == before.raised
     assert "Xid 79: GPU has fallen off the bus. Reboot the node." in after.health.message
 
 
@@ -252,7 +267,7 @@ def test_what_ends_a_raised_fault_ends_it_after_a_restart_as_well() -> None:
         memory = restarted(raised, 60)
         for index, each in enumerate(readings):
             memory = health.after_reading(memory, each, at(61 + index * seconds))
-        return memory.health.verdict is HEALTHY and health.raised_of(memory) is None
+        return memory.health.verdict is HEALTHY and memory.raised is None
 
     none = reading(recovery=contract.Recovery.NONE, lifetime=150)
     was_reset = reading(lifetime=5)

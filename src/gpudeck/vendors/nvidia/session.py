@@ -27,7 +27,7 @@ log = logs.get(__name__)
 
 _ANY_INSTANCE = 0xFFFFFFFF
 """The event is not about one instance (nvml.h 13, nvmlEventData_t)."""
-_DOUBLE_BIT, _OFF_THE_BUS, _RECOVERY_CHANGED = 48, 79, 154
+_DOUBLE_BIT, _OFF_THE_BUS = 48, 79
 _WANTED_EVENTS = (
     pynvml.nvmlEventTypeXidCriticalError
     | pynvml.nvmlEventTypeDoubleBitEccError
@@ -37,7 +37,6 @@ _WANTED_EVENTS = (
 _XID_OF_TYPE = {
     pynvml.nvmlEventTypeDoubleBitEccError: _DOUBLE_BIT,
     pynvml.nvmlEventTypeGpuUnavailableError: _OFF_THE_BUS,
-    pynvml.nvmlEventTypeGpuRecoveryAction: _RECOVERY_CHANGED,
 }
 
 
@@ -123,13 +122,15 @@ class NvmlLibrary:
                 # A lost card makes every wait fail at once (nvml.h 13); readings tell of it.
                 time.sleep(min(seconds, 1.0))
             return ()
-        kind = int(data.eventType)
+        kind, address = int(data.eventType), self._addresses.get(_key(data.device))
+        if kind == pynvml.nvmlEventTypeGpuRecoveryAction:
+            return (contract.CardEvent(address=address),)
         xid = _XID_OF_TYPE.get(kind, int(data.eventData))
         return (
             contract.CardEvent(
-                address=self._addresses.get(_key(data.device)),
+                address=address,
                 xid=xid,
-                fault=None if kind == pynvml.nvmlEventTypeGpuRecoveryAction else xids.fault(xid),
+                fault=xids.fault(xid),
                 instance=_instance(data.gpuInstanceId, data.computeInstanceId),
             ),
         )
