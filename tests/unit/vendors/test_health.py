@@ -302,7 +302,7 @@ def test_a_driver_that_does_not_answer_ends_nothing_that_was_raised() -> None:
     for second in (30, 40, 50):
         memory = health.after_reading(memory, reading(lifetime=160), at(second))
     assert "Xid 95" in memory.health.message
-    assert health.raised_of(memory) is not None
+    assert memory.raised is not None
 
 
 def test_a_driver_that_was_unloaded_ends_what_was_raised() -> None:
