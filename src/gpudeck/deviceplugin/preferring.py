@@ -23,6 +23,7 @@ from gpudeck.pluginconfig import model
 Score = Callable[[str, str], int]
 """How well two cards, by id, are connected; symmetric."""
 
+_WEIGHTS = {model.AllocationPolicy.DISTRIBUTED: 1, model.AllocationPolicy.PACKED: -1}
 EXACT_CARDS = 16
 """Beyond it a set is grown card by card: some 10,000 sets are the most that is looked at."""
 
@@ -160,17 +161,19 @@ def balanced(
     for each in available:
         if each not in set(required):
             free.setdefault(units.get(each, each), []).append(each)
-    free_of_unit = Counter(units.get(each, each) for each in available)
-    given = _given(units, free_of_unit)
+    weight, burdens = _WEIGHTS[policy], _burdens(available, units, policy)
+    order = {unit: number for number, unit in enumerate(burdens)}
     taken = Counter(units.get(each, each) for each in required)
     chosen = list(required)
-    order = {unit: number for number, unit in enumerate(free_of_unit)}
-    sign = 1 if policy is model.AllocationPolicy.DISTRIBUTED else -1
     while len(chosen) < size:
         candidates = [unit for unit, left in free.items() if left]
         unit = min(
             candidates,
-            key=lambda each: (sign * (given[each] + taken[each]), sign * taken[each], order[each]),
+            key=lambda each: (
+                burdens[each] + weight * taken[each],
+                weight * taken[each],
+                order[each],
+            ),
         )
         chosen.append(free[unit].pop(0))
         taken[unit] += 1
@@ -186,10 +189,8 @@ def together(
     policy: model.AllocationPolicy,
 ) -> list[str]:
     """As `balanced`, but all of one unit where one has enough: a container has one MPS daemon."""
-    free_of_unit = Counter(units.get(each, each) for each in available)
-    given = _given(units, free_of_unit)
-    sign = 1 if policy is model.AllocationPolicy.DISTRIBUTED else -1
-    for unit in sorted(free_of_unit, key=lambda each: sign * given[each]):
+    burdens = _burdens(available, units, policy)
+    for unit in sorted(burdens, key=burdens.__getitem__):
         of_unit = [each for each in available if units.get(each, each) == unit]
         if len(of_unit) >= size and set(required) <= set(of_unit):
             available = of_unit
@@ -197,9 +198,12 @@ def together(
     return balanced(available, required, size, units=units, policy=policy)
 
 
-def _given(units: Mapping[str, str], free_of_unit: Mapping[str, int]) -> dict[str, int]:
-    of_unit = Counter(units.values())
-    return {unit: of_unit[unit] - free for unit, free in free_of_unit.items()}
+def _burdens(
+    available: Sequence[str], units: Mapping[str, str], policy: model.AllocationPolicy
+) -> dict[str, int]:
+    """What each unit has given, so weighed that the least is to give next; in order."""
+    whole, free = Counter(units.values()), Counter(units.get(each, each) for each in available)
+    return {unit: _WEIGHTS[policy] * (whole[unit] - left) for unit, left in free.items()}
 
 
 def is_whole(resource: offering.Resource) -> bool:
