@@ -15,7 +15,7 @@ from tests.support.apiserver import ApiServer
 
 from gpudeck.api import resources
 from gpudeck.api.core import Event, Node, Pod
-from gpudeck.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from gpudeck.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.explaining import world as worlds
@@ -29,9 +29,9 @@ _KINDS: dict[str, tuple[resources.Resource, type[Any], str]] = {
     "DeviceClass": (resources.DEVICE_CLASS, DeviceClass, "device_classes"),
     "GPUClass": (resources.GPU_CLASS, GPUClass, "gpu_classes"),
     "PhysicalGPU": (resources.PHYSICAL_GPU, PhysicalGPU, "gpus"),
-    "DeviceTaintRule": (worlds.DEVICE_TAINT_RULE, worlds.DeviceTaintRule, "taint_rules"),
+    "DeviceTaintRule": (resources.DEVICE_TAINT_RULE, DeviceTaintRule, "taint_rules"),
     "ResourceClaimTemplate": (
-        worlds.RESOURCE_CLAIM_TEMPLATE,
+        resources.RESOURCE_CLAIM_TEMPLATE,
         worlds.ResourceClaimTemplate,
         "templates",
     ),

@@ -218,6 +218,24 @@ class DeviceTaint(Wire):
     time_added: str | None = None
 
 
+class TaintedDevices(Wire):
+    """Which devices a DeviceTaintRule is about: all that agree with what is given."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class TaintRuleSpec(Wire):
+    device_selector: TaintedDevices | None = None
+    taint: DeviceTaint = msgspec.field(default_factory=DeviceTaint)
+
+
+class DeviceTaintRule(Wire):
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: TaintRuleSpec = msgspec.field(default_factory=TaintRuleSpec)
+
+
 class Device(Wire):
     name: str = ""
     attributes: dict[str, Attribute] | None = None

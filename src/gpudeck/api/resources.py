@@ -46,6 +46,12 @@ RESOURCE_CLAIM = Resource(
 RESOURCE_CLAIM_TEMPLATE = Resource(
     "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True
 )
+DEVICE_TAINT_RULE = Resource("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules")
+DEVICE_TAINT_RULES = (
+    DEVICE_TAINT_RULE,
+    msgspec.structs.replace(DEVICE_TAINT_RULE, version="v1beta2"),
+)
+"""Best first: v1 is of Kubernetes 1.37, v1beta2 of 1.36; before there is none."""
 RESOURCE_SLICE = Resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
 CUSTOM_RESOURCE_DEFINITION = Resource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"

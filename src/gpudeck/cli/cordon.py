@@ -14,22 +14,20 @@ import difflib
 from typing import Any
 
 import click
-import msgspec
 
 from gpudeck import errors
 from gpudeck.api import labels, names
 from gpudeck.api.meta import Meta
-from gpudeck.api.resources import Resource
+from gpudeck.api.resource import DeviceTaintRule
+from gpudeck.api.resources import DEVICE_TAINT_RULES, Resource
 from gpudeck.cli import output, reading
 from gpudeck.devices.identities import PciAddress
 from gpudeck.explaining import cards
 from gpudeck.explaining.cards import Card
-from gpudeck.explaining.world import DEVICE_TAINT_RULE, DeviceTaintRule, World
+from gpudeck.explaining.world import World
 from gpudeck.kube import responses
 from gpudeck.kube.client import Client
 
-RULES = (DEVICE_TAINT_RULE, msgspec.structs.replace(DEVICE_TAINT_RULE, version="v1beta2"))
-"""Best first: v1 is of Kubernetes 1.37, v1beta2 of 1.36."""
 REASON_LENGTH = 1024
 _LISTED = 10
 
@@ -113,7 +111,7 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
 async def rules(client: Client) -> Served:
     """Return what the server has. UnsupportedError if it knows no DeviceTaintRule."""
-    for resource in RULES:
+    for resource in DEVICE_TAINT_RULES:
         try:
             listed = await client.list(resource, DeviceTaintRule)
         except errors.NotFoundError as error:

@@ -20,29 +20,24 @@ import msgspec
 from gpudeck import errors
 from gpudeck.api.core import Event, Node, Pod
 from gpudeck.api.meta import Meta
-from gpudeck.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from gpudeck.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from gpudeck.api.resources import (
     DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
     EVENT,
     GPU_CLASS,
     NODE,
     PHYSICAL_GPU,
     POD,
     RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_SLICE,
     Resource,
 )
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.explaining import cards
-from gpudeck.explaining.world import (
-    DEVICE_TAINT_RULE,
-    RESOURCE_CLAIM_TEMPLATE,
-    DeviceTaintRule,
-    Placement,
-    ResourceClaimTemplate,
-    World,
-)
+from gpudeck.explaining.world import Placement, ResourceClaimTemplate, World
 from gpudeck.kube import caching, responses
 from gpudeck.kube.client import Client, path_of
 

@@ -33,7 +33,7 @@ from gpudeck.controller.admission import webhooks
 from gpudeck.controller.draining import reconciler as drain_reconciler
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
 from gpudeck.controller.gpuclass import shipped, shipping, tally, withholding
-from gpudeck.controller.modes import looking, unoffered, writing
+from gpudeck.controller.modes import cordons, looking, unoffered, writing
 from gpudeck.controller.modes import reconciler as mode_reconciler
 from gpudeck.controller.nodegroups.reconciler import NodeGroups
 from gpudeck.controller.physicalgpu import holdings, occupancy
@@ -126,6 +126,7 @@ class Controller:
         """Make what follows the Nodes."""
         client, settings = self._client, self._settings
         self._nodes = Cache(client, NODE, Node, keep=keeping.node)
+        self._cordons = cordons.Cordons(client, self._cordon_changed)
         self._draining = drain_reconciler.Draining(client, self._recorder, self._nodes)
         self._modes = mode_reconciler.Modes(
             client,
@@ -166,6 +167,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             for cache in self._caches():
                 group.create_task(cache.run())
+            group.create_task(self._cordons.run(), name="cordons")
             group.create_task(self._node_groups.run(), name="nodegroups")
             group.create_task(self._recorder.run(), name="events")
             group.create_task(self._serve(), name="serving")
@@ -199,6 +201,7 @@ class Controller:
     async def _lead(self) -> None:
         for cache in self._caches():
             await cache.synced()
+        await self._cordons.known()
         _log.info("Reconciling", cards=len(self._gpus.objects), classes=len(self._classes.objects))
         self._class_queue.add(_SHIPPED)
         async with asyncio.TaskGroup() as group:
@@ -278,7 +281,16 @@ class Controller:
     def _nothing_offered(self, node: str) -> str:
         """Why none of a node's cards is offered; empty where one is."""
         held = self._attendance.cards(names.node_label(node))
-        return unoffered.why(self._gpus.objects[card] for card in held)
+        known = self._nodes.objects.get(node)
+        mode = (known.metadata.labels or {}).get(labels.ACTIVE_MODE) if known is not None else None
+        # A cordon is of DRA alone: no device plugin follows it.
+        cordoned = self._cordons.of_card if mode == labels.MODE_DRA else lambda _: ""
+        return unoffered.why((self._gpus.objects[card] for card in held), cordoned)
+
+    def _cordon_changed(self, label: str) -> None:
+        for name, card in self._gpus.objects.items():
+            if names.node_label(name) == label:
+                self._modes.look_at(card)
 
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
         profiles = self._held.profiles

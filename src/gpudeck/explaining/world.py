@@ -17,20 +17,12 @@ from gpudeck.api.meta import ObjectMeta, Wire
 from gpudeck.api.resource import (
     ClaimSpec,
     DeviceClass,
-    DeviceTaint,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
 )
-from gpudeck.api.resources import Resource
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
-
-RESOURCE_CLAIM_TEMPLATE = Resource(
-    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", namespaced=True
-)
-DEVICE_TAINT_RULE = Resource(
-    "resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", namespaced=False
-)
 
 
 class TemplateSpec(Wire):
@@ -80,24 +72,6 @@ class Placement(Wire):
     """The parts of a Pod that only its explanation reads."""
 
     spec: PlacementSpec | None = None
-
-
-class TaintedDevices(Wire):
-    """Which devices a DeviceTaintRule is about: all that agree with what is given."""
-
-    driver: str | None = None
-    pool: str | None = None
-    device: str | None = None
-
-
-class TaintRuleSpec(Wire):
-    device_selector: TaintedDevices | None = None
-    taint: DeviceTaint = msgspec.field(default_factory=DeviceTaint)
-
-
-class DeviceTaintRule(Wire):
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    spec: TaintRuleSpec = msgspec.field(default_factory=TaintRuleSpec)
 
 
 @dataclasses.dataclass

@@ -26,9 +26,17 @@ from tests.scenario.controller.test_controller import controller
 from tests.support import gpus
 from tests.support.apiserver import ApiServer
 
-from gpudeck.api import conditions, labels
+from gpudeck.api import conditions, labels, names
 from gpudeck.api.meta import Meta
-from gpudeck.api.resources import EVENT, NODE, PHYSICAL_GPU, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from gpudeck.api.resources import (
+    DEVICE_TAINT_RULE,
+    EVENT,
+    NODE,
+    PHYSICAL_GPU,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+)
 from gpudeck.controller.modes import reconciler
 
 pytestmark = pytest.mark.asyncio
@@ -284,6 +292,60 @@ async def test_a_node_that_truly_offers_nothing_is_in_its_mode_and_says_why(
             await server.until(machine.in_phase("ModeActive"))
             tell(server, "False", "The driver is not there.")
             await server.until(lambda: machine.said["message"].endswith("The driver is not there."))
+
+
+def cordon(server: ApiServer, device: str, reason: str = "", **spec: Any) -> None:
+    """Somebody cordons a device of the node's card."""
+    name = names.taint_rule_name("node-0", device)
+    meta = {"name": name, "labels": {labels.CARD: "node-0-0000-1b-00-0"}}
+    if reason:
+        meta["annotations"] = {labels.REASON: reason}
+    taint = {"key": labels.CORDONED, "effect": "NoSchedule"} | spec
+    server.put(DEVICE_TAINT_RULE, {"metadata": meta, "spec": {"taint": taint}})
+
+
+async def test_a_node_whose_cards_are_all_cordoned_offers_nothing_and_says_why() -> None:
+    async with story(DRA) as machine:
+        server = machine.server
+        tell(server, "True", "Offered.")
+        async with controller(server, attended=False):
+            await server.until(machine.is_in(DRA))
+            cordon(server, "gpu-0000-1b-00-0", "fan is loud.")
+            await server.until(machine.in_phase("NothingOffered"))
+            assert machine.said["message"].endswith(
+                "none is offered. node-0-0000-1b-00-0: It is cordoned: fan is loud."
+            )
+            cordon(server, "share-0000-1b-00-0")
+            server.remove(DEVICE_TAINT_RULE, names.taint_rule_name("node-0", "gpu-0000-1b-00-0"))
+            await server.until(lambda: machine.said["message"].endswith("It is cordoned."))
+            cordon(server, "share-0000-1b-00-0", effect="None")
+            await server.until(machine.in_phase("ModeActive"))
+            cordon(server, "gpu-0000-1b-00-0")
+            await server.until(machine.in_phase("NothingOffered"))
+        async with controller(server, attended=False):  # It finds all as it is to be.
+            server.remove(DEVICE_TAINT_RULE, names.taint_rule_name("node-0", "gpu-0000-1b-00-0"))
+            await server.until(machine.in_phase("ModeActive"))
+
+
+async def test_a_cordon_says_nothing_of_a_node_in_the_other_mode() -> None:
+    async with story(PLUGIN) as machine:
+        server = machine.server
+        tell(server, "True", "Offered.")
+        cordon(server, "gpu-0000-1b-00-0")
+        async with controller(server, attended=False):
+            await server.until(machine.is_in(PLUGIN))
+            machine.wish(DRA)
+            await server.until(machine.in_phase("NothingOffered"))
+            machine.wish(PLUGIN)
+            await server.until(machine.is_in(PLUGIN))
+
+
+async def test_a_server_without_rules_of_taints_keeps_nobody_from_leading() -> None:
+    async with story(DRA) as machine:
+        server = machine.server
+        server.served.discard((DEVICE_TAINT_RULE.group, DEVICE_TAINT_RULE.plural))
+        async with controller(server, attended=False):
+            await server.until(machine.is_in(DRA))
 
 
 async def test_a_pool_that_is_not_whole_yet_is_waited_for() -> None:

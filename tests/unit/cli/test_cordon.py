@@ -14,9 +14,8 @@ from tests.support import gpus, make
 from tests.support.apiserver import ApiServer
 
 from gpudeck.api import labels
-from gpudeck.api.resources import PHYSICAL_GPU
+from gpudeck.api.resources import DEVICE_TAINT_RULE, PHYSICAL_GPU
 from gpudeck.cli.main import main
-from gpudeck.explaining.world import DEVICE_TAINT_RULE
 
 NAME = "node-0-0000-1b-00-0"
 UUID = "GPU-12345678-0000-0000-0000-000000000000"

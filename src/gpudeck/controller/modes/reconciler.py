@@ -80,8 +80,11 @@ class Modes:
     def card_changed(self, change: Change[PhysicalGPU]) -> None:
         """Look at a card's node if the card is offered from now on, or no longer."""
         card = change.new or change.old
-        if card is None or unoffered.of_card(change.old) == unoffered.of_card(change.new):
-            return
+        if card is not None and unoffered.of_card(change.old) != unoffered.of_card(change.new):
+            self.look_at(card)
+
+    def look_at(self, card: PhysicalGPU) -> None:
+        """Look at a card's node."""
         label = (card.metadata.labels or {}).get(labels.NODE, "")
         if label in self._nodes.objects:
             self.queue.add(label)

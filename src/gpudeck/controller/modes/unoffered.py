@@ -7,7 +7,7 @@ PhysicalGPUs say, which whoever offers the cards writes in both modes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -51,12 +51,13 @@ def devices(pool: Iterable[ResourceSlice]) -> int | None:
     return sum(len(each.devices or ()) for each in current)
 
 
-def why(cards: Iterable[PhysicalGPU]) -> str:
+def why(cards: Iterable[PhysicalGPU], cordoned: Callable[[str], str]) -> str:
     """Return why no card of a node is offered to new pods, as a sentence.
 
-    Empty where one is, or where of one nobody has said yet.
+    Empty where one is, or where of one nobody has said yet. `cordoned` says so of a card by its
+    name.
     """
-    said = {each.metadata.name: of_card(each) for each in cards}
+    said = {each.metadata.name: cordoned(each.metadata.name) or of_card(each) for each in cards}
     if not said or not all(said.values()):
         return ""
     name = min(said)

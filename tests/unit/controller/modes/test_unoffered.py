@@ -58,15 +58,21 @@ def published(status: str, message: str = "", reason: str = "Tested") -> dict[st
     return gpus.condition(conditions.PUBLISHED, status, reason=reason, message=message)
 
 
+def why(cards: list[PhysicalGPU], **cordoned: str) -> str:
+    """What is said of cards, some of which are cordoned, by the number of their bus."""
+    said = {f"node-0-0000-{bus}-00-0": text for bus, text in cordoned.items()}
+    return unoffered.why(cards, lambda name: said.get(name, ""))
+
+
 WHOLE = published("False", "The card is in partitioning mode.")
 OFFERED = published("True", "Offered.")
 SICK = gpus.condition(conditions.HARDWARE_HEALTHY, "False", message="Xid 79: off the bus.")
 
 
 def test_a_node_of_which_no_card_is_offered_says_why_of_the_first() -> None:
-    found = unoffered.why([card("1b", WHOLE), card("2a", OFFERED, SICK)])
+    found = why([card("1b", WHOLE), card("2a", OFFERED, SICK)])
     assert found == ("node-0-0000-1b-00-0: The card is in partitioning mode. So it is with 1 more.")
-    assert unoffered.why([card("2a", OFFERED, SICK)]).endswith(": Xid 79: off the bus.")
+    assert why([card("2a", OFFERED, SICK)]).endswith(": Xid 79: off the bus.")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +86,20 @@ def test_a_node_of_which_no_card_is_offered_says_why_of_the_first() -> None:
 def test_a_node_with_a_card_that_is_offered_or_of_which_nobody_has_said_is_left(
     other: PhysicalGPU,
 ) -> None:
-    assert unoffered.why([card("1b", WHOLE), other]) == ""
+    assert why([card("1b", WHOLE), other]) == ""
 
 
 def test_a_node_without_cards_says_nothing() -> None:
-    assert unoffered.why([]) == ""
+    assert why([]) == ""
+
+
+def test_a_cordoned_card_is_not_offered_whatever_is_said_of_it() -> None:
+    cards = [card("1b", OFFERED), card("2a", OFFERED), card("b3")]
+    assert why(cards[:2], **{"1b": "It is cordoned."}) == ""
+    every = dict.fromkeys(("1b", "2a", "b3"), "It is cordoned: loud.")
+    assert why(cards, **every) == (
+        "node-0-0000-1b-00-0: It is cordoned: loud. So it is with 2 more."
+    )
+    assert why([cards[0], card("2a", OFFERED, SICK)], **{"1b": "It is cordoned."}) == (
+        "node-0-0000-1b-00-0: It is cordoned. So it is with 1 more."
+    )
