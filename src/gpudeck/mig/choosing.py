@@ -21,11 +21,24 @@ from gpudeck.vendors import contract, records
 Mode = contract.PartitioningMode
 
 
+_OF_GROUPS = {"devices": "index", "mig-devices": "slices"}
+"""What fields of an entry are called in `customConfigs` of a group."""
+
+
 class Named(msgspec.Struct, frozen=True):
-    """A config and the name that errors call it by."""
+    """A config, and what errors call it and its fields."""
 
     name: str
     entries: configs.Config
+    written: str = ""
+    """The path at which a person wrote it, where that is in no file of configs but with a group
+    of nodes; its fields have that group's names then."""
+
+    def path(self, position: int, field: str = "") -> str:
+        """Return how a field of an entry is called in errors."""
+        root = self.written or configs.path(self.name)
+        named = _OF_GROUPS[field] if self.written and field else field
+        return f"{root}[{position}]" + (f".{named}" if named else "")
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -33,10 +46,17 @@ class Choice(msgspec.Struct, frozen=True):
 
     index: int
     """Number of the card."""
-    name: str
+    config: Named
     position: int
     """Number of the entry in its config."""
-    entry: configs.Entry
+
+    @property
+    def entry(self) -> configs.Entry:
+        return self.config.entries[self.position]
+
+    def path(self, field: str = "") -> str:
+        """Return how a field of the entry is called in errors."""
+        return self.config.path(self.position, field)
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -62,7 +82,7 @@ def choose(config: Named, cards: Sequence[records.CardState]) -> Chosen:
     if capable and not choices:
         ids = ", ".join(sorted({_id(card) for card in capable}))
         raise errors.UnsupportedError(
-            f'mig-configs["{config.name}"]: no entry is for a card of this node; '
+            f"{config.written or configs.path(config.name)}: no entry is for a card of this node; "
             f"its cards are {ids}",
             reason="NoCardChosen",
         )
@@ -73,7 +93,7 @@ def _absent(config: Named, count: int) -> Iterator[str]:
     for position, entry in enumerate(config.entries):
         beyond = [each for each in entry.devices or () if each >= count]
         if beyond:
-            field = configs.path(config.name, position, "devices")
+            field = config.path(position, "devices")
             listed = ", ".join(map(str, beyond))
             yield f"{field}: the node has {count} cards, so there is no card {listed}."
 
@@ -87,7 +107,7 @@ def _choice(config: Named, index: int, card: records.CardState, notes: list[str]
         if card.reading is not None and card.reading.mode is Mode.NOT_AVAILABLE:
             if entry.enabled and entry.devices is not None:
                 raise errors.UnsupportedError(
-                    f"{configs.path(config.name, position)}: card {index} "
+                    f"{config.path(position)}: card {index} "
                     f"({card.site.address}, {card.reading.product_name}) has no MIG",
                     reason="PartitioningNotAvailable",
                 )
@@ -98,10 +118,10 @@ def _choice(config: Named, index: int, card: records.CardState, notes: list[str]
         if found is not None and not _agree(found.entry, entry):
             # So nvidia-mig-parted ends up too, after it has done the earlier one in vain.
             notes.append(
-                f"{configs.path(config.name, position)}: card {index} ({card.site.address}) is "
+                f"{config.path(position)}: card {index} ({card.site.address}) is "
                 f"partitioned by this entry, the last that is for it, and not by {found.position}."
             )
-        found = Choice(index, config.name, position, entry)
+        found = Choice(index, config, position)
     if is_passed and found is None:
         notes.append(f"Card {index} ({card.site.address}) is passed over: {_driver(card)}.")
     return found
@@ -167,7 +187,7 @@ def _profile(choice: Choice, card: contract.CardReading, name: str) -> contract.
         for profile in card.profiles:
             if spelled(profile.name) == spelled(name):
                 return profile
-    field = configs.profile_path(choice.name, choice.position, name)
+    field = f'{choice.path("mig-devices")}["{name}"]'
     which = f"card {choice.index} ({card.address}, {card.product_name})"
     if "c." in name:
         raise errors.UnsupportedError(
@@ -183,7 +203,7 @@ def _profile(choice: Choice, card: contract.CardReading, name: str) -> contract.
 
 def does_not_fit(choice: Choice, card: contract.CardReading) -> errors.UnsupportedError:
     """Return the error for partitions that a card cannot hold side by side."""
-    field = configs.path(choice.name, choice.position, "mig-devices")
+    field = choice.path("mig-devices")
     wanted = " + ".join(f"{count} x {name}" for name, count in choice.entry.counts.items())
     return errors.UnsupportedError(
         f"{field}: {wanted} do not fit on card {choice.index} ({card.address}, "

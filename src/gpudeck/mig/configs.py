@@ -23,6 +23,8 @@ from gpudeck.mig import mending
 
 KEY = "config.yaml"
 """The key of a ConfigMap that holds such a file."""
+WRITTEN_KEY = "written.json"
+"""The key beside it, in the ConfigMap of groups of nodes: where people wrote which config."""
 VERSION = "v1"
 REASON = "InvalidMigConfig"
 _ROOT = "mig-configs"
@@ -84,14 +86,9 @@ class Configs(msgspec.Struct, frozen=True):
         return self.by_name[name]
 
 
-def path(name: str, index: int, field: str = "") -> str:
-    """Return how a field of an entry is called in errors."""
-    return f'{_ROOT}["{name}"][{index}]' + (f".{field}" if field else "")
-
-
-def profile_path(name: str, index: int, profile: str) -> str:
-    """Return how a profile of an entry is called in errors."""
-    return f'{path(name, index)}.mig-devices["{profile}"]'
+def path(name: str) -> str:
+    """Return how a config is called in errors."""
+    return f'{_ROOT}["{name}"]'
 
 
 def read(text: str, source: str = KEY) -> Configs:

@@ -348,14 +348,20 @@ class Process:
         if not name:
             return ()
         place = f"{self._namespace}/{name}"
-        return (sources.Source(place, await self._text(name, configs.KEY), is_needed),)
+        found = await self._data(name)
+        written = found.get(configs.WRITTEN_KEY, "")
+        return (sources.Source(place, found.get(configs.KEY), is_needed, written),)
 
     async def _text(self, name: str, key: str) -> str | None:
         """What a ConfigMap says under a key; None where there is none."""
+        return (await self._data(name)).get(key)
+
+    async def _data(self, name: str) -> dict[str, str]:
+        """What a ConfigMap says, by key; nothing where there is none."""
         with contextlib.suppress(errors.NotFoundError):
             found = await self._api.get(CONFIG_MAP, name, ConfigMap, namespace=self._namespace)
-            return (found.data or {}).get(key)
-        return None
+            return found.data or {}
+        return {}
 
 
 def _phase(record: progress.Record | None) -> progress.Phase:

@@ -27,6 +27,15 @@ class Source(msgspec.Struct, frozen=True):
     text: str | None
     is_needed: bool = False
     """An administrator named it, so it is wrong that it is missing."""
+    written: str = ""
+    """Where people wrote its configs, and others that they chose, by name as JSON."""
+
+    def place(self, name: str) -> str:
+        """Return where people wrote a config, or chose it; empty where nobody knows."""
+        try:
+            return msgspec.json.decode(self.written or "{}", type=dict[str, str]).get(name, "")
+        except msgspec.DecodeError:
+            return ""  # It is there for messages alone.
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -64,8 +73,9 @@ def find(
     unread = choosing.unread(cards)
     if unread is not None:
         raise unread
+    chosen = "".join(f" ({each.place(name)})" for each in before if each.place(name))
     raise NotFoundError(
-        f"label {labels.MIG_CONFIG}: there is no config {name!r}; "
+        f"label {labels.MIG_CONFIG}{chosen}: there is no config {name!r}; "
         f"allowed: {errors.listed(dict.fromkeys(known))}",
         reason="NoSuchMigConfig",
     )
@@ -86,6 +96,7 @@ def _in(source: Source, name: str, known: list[str]) -> Found | None:
         raise error.inside(where) from error
     if name in found.by_name:
         notes = tuple(f"{where}: {each}" for each in found.notes)
-        return Found(choosing.Named(name, found.by_name[name]), notes)
+        named = choosing.Named(name, found.by_name[name], source.place(name))
+        return Found(named, notes)
     known += found.by_name
     return None

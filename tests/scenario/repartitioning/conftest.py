@@ -84,10 +84,12 @@ class World:
         node["metadata"][field] = {name: each for name, each in found.items() if each is not None}
         self.api.put(resources.NODE, node)
 
-    def configure(self, text: str, name: str = CONFIG_MAP, key: str = configs.KEY) -> None:
+    def configure(
+        self, text: str, name: str = CONFIG_MAP, key: str = configs.KEY, **more: str
+    ) -> None:
         """Write a ConfigMap of configs."""
         meta = {"name": name, "namespace": standins.NAMESPACE}
-        self.api.put(resources.CONFIG_MAP, {"metadata": meta, "data": {key: text}})
+        self.api.put(resources.CONFIG_MAP, {"metadata": meta, "data": {key: text, **more}})
 
     def services(self, **units: str) -> systemctl.Systemctl:
         """Give the host an init system with these services, which have cards open."""

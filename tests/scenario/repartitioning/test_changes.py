@@ -15,6 +15,8 @@ from tests.scenario.repartitioning.conftest import (
 )
 from tests.scenario.repartitioning.standins import Pod
 
+from gpudeck.mig import configs
+
 ONE_CARD = """\
 version: v1
 mig-configs:
@@ -171,6 +173,23 @@ async def test_configs_of_node_groups_and_the_default_are_found(world: World) ->
     await world.until(lambda: world.labels[STATE] == "pending")
     await world.becomes("success")
     assert await world.cards() == [Counter()] * 2
+
+
+async def test_a_wrong_profile_of_a_node_group_is_told_by_where_it_was_written(
+    world: World,
+) -> None:
+    custom = ONE_CARD.replace("one:", "custom-cut-1:").replace("1g.2gb", "9g.99gb")
+    place = "nodeGroups[1].gpu.mig.customConfigs"
+    world.configure(
+        custom,
+        "nvidia-mig-custom-configs",
+        **{configs.WRITTEN_KEY: f'{{"custom-cut-1":"{place}"}}'},
+    )
+    await world.start()
+    world.label(**{CONFIG: "custom-cut-1"})
+    await world.becomes("failed")
+    said = f'{place}[0].slices["9g.99gb"]: card 0 '
+    await world.until(lambda: world.condition.get("message", "").startswith(said))
 
 
 async def test_a_label_that_is_taken_away_leaves_the_partitions(world: World) -> None:

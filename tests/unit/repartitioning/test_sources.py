@@ -81,3 +81,15 @@ def test_what_was_mended_is_told() -> None:
     pasted = Source("pasted", text("mine").replace("version: v1", "version:\u00a0v1"))
     found = sources.find("mine", (pasted,), (), CARDS)
     assert found.notes == ("ConfigMap pasted: config.yaml: no-break spaces were read as spaces.",)
+
+
+def test_a_config_of_a_group_is_called_by_where_people_wrote_it() -> None:
+    places = '{"custom-cut-1": "nodeGroups[1].gpu.mig.customConfigs", "all-9g": "g.partedConfig"}'
+    grouped = Source("grouped", text("custom-cut-1"), written=places)
+    found = sources.find("custom-cut-1", (grouped,), (), CARDS).config
+    assert found.path(2, "mig-devices") == "nodeGroups[1].gpu.mig.customConfigs[2].slices"
+    with pytest.raises(errors.NotFoundError, match=r"mig\.config \(g\.partedConfig\): there is no"):
+        sources.find("all-9g", (grouped,), (), CARDS)
+    spoiled = Source("grouped", text("custom-cut-1"), written="[1")
+    found = sources.find("custom-cut-1", (spoiled,), (), CARDS).config
+    assert found.path(0, "devices") == 'mig-configs["custom-cut-1"][0].devices'

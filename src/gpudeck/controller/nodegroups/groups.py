@@ -48,7 +48,9 @@ class Use(msgspec.Struct, frozen=True, kw_only=True):
     mig_config: str = ""
     """The value of nvidia.com/mig.config with MIG."""
     mig_custom: Config = ()
-    """What that config is, where the group itself describes it."""
+    """What that config is, where the group itself describes it; its entries in their order."""
+    mig_written: str = ""
+    """The path at which a person wrote that config, or chose it."""
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):

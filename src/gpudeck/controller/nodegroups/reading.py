@@ -23,6 +23,7 @@ from gpudeck.api import documents, fields, labelselectors, names
 from gpudeck.api.fields import Field
 from gpudeck.api.labelselectors import Requirement
 from gpudeck.api.nodegroups import NodeGroup
+from gpudeck.api.resources import NODE_GROUP
 from gpudeck.controller.nodegroups.groups import (
     DEFAULT,
     Group,
@@ -55,7 +56,11 @@ def node_group(found: NodeGroup) -> Group | None:
     if gpu is None:
         return None
     name = found.metadata.name
-    return Group(name=name, key=key_of(name), use=_use(gpu, "spec.gpu", name))
+    use = _use(gpu, "spec.gpu", name)
+    if use.mig_written:
+        written = f"{NODE_GROUP.kind} {name}: {use.mig_written}"
+        use = msgspec.structs.replace(use, mig_written=written)
+    return Group(name=name, key=key_of(name), use=use)
 
 
 def world(
@@ -187,11 +192,17 @@ def _mig(name: str, field: Field) -> Use:
     chosen = found.read("partedConfig", _config_name, "all-1g.5gb")
     if chosen == CUSTOM:
         config = found.need("customConfigs", _customs, ())
-        return Use(sharing=Sharing.MIG, mig_config=custom_name(name, config), mig_custom=config)
+        return Use(
+            sharing=Sharing.MIG,
+            mig_config=custom_name(name, config),
+            mig_custom=config,
+            mig_written=field.below("customConfigs").path,
+        )
     if "customConfigs" in found and found["customConfigs"].value:
         where = field.below("partedConfig").instead(chosen)
         raise where.refuse(f"{CUSTOM} where there are customConfigs")
-    return Use(sharing=Sharing.MIG, mig_config=chosen)
+    written = field.below("partedConfig").path
+    return Use(sharing=Sharing.MIG, mig_config=chosen, mig_written=written)
 
 
 def _config_name(field: Field) -> str:
@@ -211,7 +222,7 @@ def _customs(field: Field) -> configs.Config:
                 raise each.below("index").refuse("the number of each card once")
             counts = found.need("slices", _slices, {})
             entries[index] = configs.Entry(enabled=True, devices=(index,), counts=counts)
-    return tuple(entries[index] for index in sorted(entries))
+    return tuple(entries.values())
 
 
 def _index(field: Field) -> int:
@@ -248,7 +259,7 @@ def _profile(field: Field) -> str:
 
 def custom_name(group: str, config: configs.Config) -> str:
     """Return the name of a group's own MIG config: the same for the same partitions alone."""
-    plain = [[list(each.devices or ()), dict(each.counts)] for each in config]
+    plain = sorted([list(each.devices or ()), dict(each.counts)] for each in config)
     digest = hashlib.sha256(msgspec.json.encode(plain)).hexdigest()[:8]
     return names.label_value(f"{CUSTOM}-{group}", suffix=f"-{digest}")
 

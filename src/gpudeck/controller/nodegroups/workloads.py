@@ -13,6 +13,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import yaml
 
 from gpudeck import errors
@@ -79,7 +80,8 @@ def wanted(
     readable = [each["metadata"]["name"] for each in maps if each is not None]
     # Those of a group that cannot be read go by names that only it knows: all stay until it can be.
     last = _written(before) if world.unreadable() else {}
-    maps.append(mig_configs({**last, **_customs(found)}, namespace, owner))
+    customs = {**last, **_customs(found)}
+    maps.append(mig_configs(customs, namespace, owner, written=_mig_written(found)))
     made = {(CONFIG_MAP, each["metadata"]["name"]): each for each in maps if each is not None}
     readable += [f"{PLUGIN}-{key}" for key in world.unreadable()]
     if readable:
@@ -130,6 +132,15 @@ def _customs(groups: Iterable[Group]) -> dict[str, configs.Config]:
     }
 
 
+def _mig_written(groups: Iterable[Group]) -> dict[str, str]:
+    """Where people wrote which MIG config, or chose it."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        if group.use is not None and group.use.mig_config:
+            found.setdefault(group.use.mig_config, []).append(group.use.mig_written)
+    return {name: errors.listed(places, 3) for name, places in sorted(found.items())}
+
+
 def _written(text: str) -> Mapping[str, configs.Config]:
     """What was written before; nothing where somebody has spoiled it."""
     try:
@@ -139,14 +150,24 @@ def _written(text: str) -> Mapping[str, configs.Config]:
 
 
 def mig_configs(
-    found: Mapping[str, configs.Config], namespace: str, owner: OwnerReference
+    found: Mapping[str, configs.Config],
+    namespace: str,
+    owner: OwnerReference,
+    *,
+    written: Mapping[str, str],
 ) -> Object | None:
-    """Return the MIG configs that groups describe themselves; None if none does."""
-    if not found:
+    """Return the MIG configs that groups describe themselves, and where people wrote which.
+
+    None where no group says anything of MIG.
+    """
+    if not found and not written:
         return None
+    data = {configs.WRITTEN_KEY: msgspec.json.encode(written).decode()}
+    if found:
+        data[configs.KEY] = configs.write(dict(sorted(found.items())))
     return _config_map(
         labels.GROUP_MIG_CONFIGS,
-        {configs.KEY: configs.write(dict(sorted(found.items())))},
+        data,
         namespace=namespace,
         owner=owner,
         key="",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from gpudeck import errors
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.nodegroups import NodeGroup, NodeGroupSpec
 from gpudeck.controller.nodegroups import groups, reading
-from gpudeck.controller.nodegroups.groups import Sharing, Use
+from gpudeck.controller.nodegroups.groups import Sharing, Use, World
 from gpudeck.mig.configs import Entry
 
 
@@ -74,8 +75,8 @@ def test_a_custom_config_has_a_name_of_its_own_and_the_driver_s_profiles() -> No
         )
     )
     assert found.mig_custom == (
-        Entry(enabled=True, devices=(0,), counts={"1g.10gb": 3, "1g.10gb+me": 1}),
         Entry(enabled=True, devices=(1,), counts={"7g.141gb": 1}),
+        Entry(enabled=True, devices=(0,), counts={"1g.10gb": 3, "1g.10gb+me": 1}),
     )
     assert found.mig_config.startswith("custom-gpus-")
     assert len(found.mig_config) == len("custom-gpus-") + 8
@@ -87,6 +88,26 @@ def test_equal_partitions_have_one_name_and_others_another() -> None:
     other = customs({"profile": "1g.5gb", "count": 3})
     assert use(first).mig_config == use(turned).mig_config
     assert use(first).mig_config != use(other).mig_config
+    slices = [{"index": each, "slices": [{"profile": f"{each + 1}g.5gb"}]} for each in range(2)]
+    one, two = (
+        use(mig(partedConfig="custom", customConfigs=each)).mig_config
+        for each in (slices, slices[::-1])
+    )
+    assert one == two
+
+
+def test_a_group_says_where_its_partitions_were_written() -> None:
+    custom = customs({"profile": "1g.5gb"})
+    assert use(custom, "cut").mig_written == "NodeGroup cut: spec.gpu.mig.customConfigs"
+    assert use({"sharing": "MIG"}).mig_written == "NodeGroup gpus: spec.gpu.mig.partedConfig"
+    assert use({"sharing": "Exclusive"}).mig_written == ""
+    entries = [{"name": "a", "gpu": {"sharing": "Exclusive"}}, {"name": "b", "gpu": custom}]
+    for each in entries:
+        each["selector"] = {"matchLabels": {"pool": str(each["name"])}}
+    found, _ = reading.world((), json.dumps(entries), World())
+    (_, _, second) = found.groups()
+    assert second.use is not None
+    assert second.use.mig_written == "nodeGroups[1].gpu.mig.customConfigs"
 
 
 def test_a_long_name_of_a_group_fits_into_labels_and_names() -> None:

@@ -177,4 +177,21 @@ def test_a_wrong_template_is_refused_by_its_place(
 
 def test_groups_that_are_not_read_need_nothing() -> None:
     assert workloads.config_map(groups.DEFAULT_GROUP, "n", OWNER) is None
-    assert workloads.mig_configs({}, "n", OWNER) is None
+    assert workloads.mig_configs({}, "n", OWNER, written={}) is None
+
+
+def test_where_people_chose_partitions_stands_beside_those_that_they_described(
+    content: dict[str, str],
+) -> None:
+    chosen = {
+        name: Group(
+            name=name,
+            key=name,
+            use=Use(sharing=Sharing.MIG, mig_config="all-1g.5gb", mig_written=f"{name}.mig"),
+        )
+        for name in "ab"
+    }
+    made = workloads.wanted(workloads.read(content), World(node_groups=chosen), "n", OWNER)
+    assert made[CONFIG_MAP, "nvidia-mig-custom-configs"]["data"] == {
+        "written.json": '{"all-1g.5gb":"a.mig, b.mig"}'
+    }
