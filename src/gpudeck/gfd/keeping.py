@@ -83,14 +83,12 @@ class Labels:
         """The config is this one now."""
         metrics.config_valid.set(selected.problem is None)
         before, self._options = self._options, options.merged(self._settings, selected.config)
-        if (before.use_node_feature_api, before.output_file) != (
+        is_elsewhere = (before.use_node_feature_api, before.output_file) != (
             self._options.use_node_feature_api,
             self._options.output_file,
-        ):
-            by = "a restart of the process"
-            if self._settings.config_maps:  # They are read when it is settled where labels go.
-                by = "the settings use-node-feature-api and output-file"
-            _log.warning("The config does not change where the labels go", changed_by=by)
+        )
+        if is_elsewhere and selected.origin is selecting.Origin.FILE:
+            _log.warning("Where the labels go is changed by a restart of the process only")
         self._know(Followed.CONFIG)
 
     def switch(self, mode: str | None) -> None:

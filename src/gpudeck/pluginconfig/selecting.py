@@ -164,7 +164,20 @@ def _read(configs: Mapping[str, str], origin: Origin, name: str) -> Selected:
         config = reading.parse(configs[name])
     except InvalidError as error:
         raise error.inside(f"config {name!r}") from error
+    notes = (*config.notes, *_too_late(config.flags))
+    config = msgspec.structs.replace(config, notes=notes)
     return Selected(name=name, origin=origin, text=configs[name], config=config)
+
+
+def _too_late(flags: model.Flags) -> list[str]:
+    """What decides how a process begins, which a config that is chosen by a label does not."""
+    known = (
+        ("flags.useNodeFeatureAPI", flags.use_node_feature_api),
+        ("flags.gfd.oneshot", flags.gfd.oneshot),
+        ("flags.gfd.outputFile", flags.gfd.output_file),
+    )
+    why = "has no effect in a named config: gpu-feature-discovery has begun when one is chosen."
+    return [f"{path}: {why}" for path, value in known if value is not None]
 
 
 def _where(origin: Origin) -> str:

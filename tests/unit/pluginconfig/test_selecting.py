@@ -103,3 +103,19 @@ def test_a_stored_config_that_is_no_longer_understood_is_none() -> None:
     assert restored is not None
     assert restored.config.sharing is not None
     assert selecting.restore("bad", "x: 1") is None
+
+
+def test_a_named_config_says_what_only_a_file_can_decide() -> None:
+    text = (
+        "flags: {useNodeFeatureAPI: false, gfd: {oneshot: true, outputFile: /a, noTimestamp: true}}"
+    )
+    notes = selecting.select({"a": text}, Choices(label="a"), None).config.notes
+    assert [each.partition(":")[0] for each in notes] == [
+        "flags.useNodeFeatureAPI",
+        "flags.gfd.oneshot",
+        "flags.gfd.outputFile",
+    ]
+    assert notes[0].endswith(
+        "in a named config: gpu-feature-discovery has begun when one is chosen."
+    )
+    assert selecting.of_file("/config.yaml", text).config.notes == ()
