@@ -38,9 +38,18 @@ def state_file(settings: Settings) -> Path:
 class Configuring:
     """Tells `show` the config that holds; `run` must run."""
 
-    def __init__(self, settings: Settings, api: Client | None, show: telling.Show) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        api: Client | None,
+        show: telling.Show,
+        *,
+        appeared: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`appeared` is called when the Node is there, also when it was made anew."""
         self.was_in_mode = False
         """The Node has said that device plugins serve it."""
+        self._appeared = appeared
         self._nodes = following.own_node(api, settings.node_name) if api is not None else None
         if self._nodes is not None:
             self._nodes.subscribe(self._node_changed)
@@ -55,7 +64,10 @@ class Configuring:
         self._run = found.run
 
     def _node_changed(self, change: Change[Meta]) -> None:
-        known = (change.new.metadata.labels or {}) if change.new is not None else {}
+        new, old = change.new, change.old
+        if new is not None and (old is None or old.metadata.uid != new.metadata.uid):
+            self._appeared()
+        known = (new.metadata.labels or {}) if new is not None else {}
         self.was_in_mode |= known.get(labels.ACTIVE_MODE) == labels.MODE_DEVICE_PLUGIN
 
     async def run(self) -> None:

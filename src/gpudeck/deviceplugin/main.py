@@ -83,11 +83,13 @@ class Process:
             remembered=remembering.Remembering(self._root, settings.vendor),
             heeded=heeding.of(settings),
         )
-        self._configuring = configuring.Configuring(settings, api, self._chosen)
         self._recorder = None
         if api is not None:
             self._recorder = recording.Recorder(api, "device-plugin", instance=settings.node_name)
         self._reporter = reporting.Reporter(api, settings.node_name, self._recorder)
+        self._configuring = configuring.Configuring(
+            settings, api, self._chosen, appeared=self._reporter.renew
+        )
         self._publisher = None
         if api is not None:
             self._publisher = publishing.Publisher(
@@ -122,9 +124,12 @@ class Process:
     async def _run(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             await self._alone(stack)
-            await asyncio.to_thread(
-                plugins.remove_leftovers, self._settings.cdi_root, self._settings.data_dir
-            )
+            try:
+                await asyncio.to_thread(
+                    plugins.remove_leftovers, self._settings.cdi_root, self._settings.data_dir
+                )
+            except errors.GpudeckError as error:
+                log.warning("Half-written files of a plugin before stay", error=error)
             async with asyncio.TaskGroup() as outer:
                 # The cards are followed to the very end, for to leave is to act on them too.
                 outer.create_task(self._supervisor.run(), name="cards")
@@ -250,26 +255,18 @@ class Process:
     async def _stand(self, inventory: records.Inventory, selected: selecting.Selected) -> None:
         """Offer what cards and config say.
 
-        Raises UnavailableError while the kubelet does not tell what pods hold: what is new then
-        waits, and what no longer holds has been taken back.
+        Raises GpudeckError while the kubelet does not tell what pods hold, or the disk takes no
+        CDI file: what is new then waits, and what no longer holds has been taken back.
         """
         config = configured.completed(selected.config, self._settings)
         way = configuring.way(config.flags, config.imex, self._settings)
         offer = offering.offer(inventory, self._seen, config)
+        before = self._plugins.standing
+        # First take back, then ask: the kubelet cannot hand out meanwhile what was asked for.
+        self._plugins.show(standing.taken_back(before, offer))
         found = await asyncio.to_thread(self._prepare, offer, way, inventory.driver)
         flags = config.flags.plugin
-        new = standing.Standing(
-            offer=offer,
-            way=way,
-            ready=found.ready,
-            policy=flags.shared_devices_allocation_policy or model.AllocationPolicy.DISTRIBUTED,
-        )
-        before = self._plugins.standing
         is_other = standing.ids(before.offer) != standing.ids(offer)
-        if is_other:
-            # First take back, then ask: the kubelet cannot hand out meanwhile what was asked for.
-            both = standing.between(before.offer, offer)
-            self._plugins.show(standing.replaced(new, offer=both, withheld=before.withheld))
         held: occupying.Held = {}
         if is_other or before.withheld or daemons.concern(offer, inventory):
             held = await asking.held(self._settings, self._plugins, offer.names)
@@ -280,7 +277,15 @@ class Process:
             self._change(address, action)
         pending = await asyncio.to_thread(specs.pending, self._vendor, offer)
         withheld |= daemons.unready(offer, pending, held)
-        self._plugins.show(standing.replaced(new, offer=offer, withheld=tuple(sorted(withheld))))
+        self._plugins.show(
+            standing.Standing(
+                offer=offer,
+                way=way,
+                ready=found.ready,
+                policy=flags.shared_devices_allocation_policy or model.AllocationPolicy.DISTRIBUTED,
+                withheld=tuple(sorted(withheld)),
+            )
+        )
         self._why = withheld
         self._publish()
         self._reporter.show(selected, (*offer.problems, *found.problems, *_waiting(pending)))

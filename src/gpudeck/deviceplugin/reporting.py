@@ -104,6 +104,11 @@ class Reporter:
             self._wanted = said
             self._queue.add(_KEY)
 
+    def renew(self) -> None:
+        """Say it again, on a Node that was made anew."""
+        self._written = None
+        self._queue.add(_KEY)
+
     def _settle(self, problems: tuple[offering.Problem, ...]) -> None:
         """Tell what lasts."""
         for each in set(self._settling).difference(problems):

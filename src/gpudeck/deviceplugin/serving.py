@@ -154,10 +154,10 @@ class Served:
         """Make the socket (anew). The old server is ended first: gRPC removes its path then."""
         if time.monotonic() < self._not_before:
             return False
-        await self._end()
         self._registered = None
         handlers = [deviceplugins.handler(self)]
         try:
+            await self._end()
             files.remove(self.path)
             await self._stack.enter_async_context(
                 registering.listening(self.path, handlers, GRACE_SECONDS)
@@ -194,10 +194,11 @@ class Served:
     async def _end(self) -> None:
         self._closing = True
         self.changed()
-        await self._stack.aclose()
-        self._stack = contextlib.AsyncExitStack()
-        self._identity = None
-        self._closing = False
+        try:
+            await self._stack.aclose()
+        finally:
+            self._identity = None
+            self._closing = False
 
     async def close(self) -> None:
         """End the server; its socket goes."""
@@ -267,7 +268,10 @@ class Plugins:
         """Remove sockets that a killed plugin left, for the kubelet would go on dialling them."""
         for path in self._folder.glob(f"{_SOCKET_PREFIX}*.sock"):
             if not registering.answers(path):
-                files.remove(path)
+                try:
+                    files.remove(path)
+                except errors.GpudeckError as error:
+                    log.warning("A socket that nobody serves stays", socket=path, error=error)
 
 
 _SOCKET_PREFIX = "nvidia-"

@@ -2,7 +2,7 @@
 """All that the plugin knows at one moment, and what each resource says from it.
 
 Pure: `main` replaces it as a whole, `serving` reads it. A change goes in two moments:
-first what no longer holds is taken back (`between`), and when the kubelet can no longer
+first what no longer holds is taken back (`taken_back`), and when the kubelet can no longer
 hand it out, it is asked what pods hold, and the rest is offered.
 """
 
@@ -49,25 +49,19 @@ def _topology(unit: offering.Unit) -> pb.TopologyInfo | None:
     return pb.TopologyInfo(nodes=[pb.NUMANode(ID=node)])
 
 
-def between(before: offering.Offer, after: offering.Offer) -> offering.Offer:
-    """What both offer, as `after` describes it."""
-    known = ids(before)
+def taken_back(before: Standing, offer: offering.Offer) -> Standing:
+    """The moment before, without what `offer` no longer has, and with what ails the rest by now."""
+    known = ids(before.offer)
     kept = tuple(
         msgspec.structs.replace(
             resource,
             devices=tuple(each for each in resource.devices if each.id in known[key]),
         )
-        for resource in after.resources
+        for resource in offer.resources
         if (key := _key(resource)) in known
     )
-    return offering.Offer(resources=kept, problems=after.problems)
-
-
-def replaced(
-    standing: Standing, *, offer: offering.Offer, withheld: Sequence[tuple[str, str]]
-) -> Standing:
-    """The moment with another offer."""
-    return msgspec.structs.replace(standing, offer=offer, withheld=tuple(withheld))
+    both = offering.Offer(resources=kept, problems=offer.problems)
+    return msgspec.structs.replace(before, offer=both)
 
 
 Key = tuple[str, model.Strategy | None]

@@ -83,6 +83,8 @@ class Kubelet:
         """What init containers hold: the API does not tell it, the file has it."""
         self._ended: dict[str, list[str]] = {}
         self.refuses = False
+        self.drops = False
+        """It accepts registrations and follows nobody."""
         self._server: Any = None
 
     async def start(self) -> None:
@@ -190,6 +192,8 @@ class Kubelet:
             await old.close()
         self.endpoints[request.resource_name] = endpoint
         self.registrations.append(request.resource_name)
+        if self.drops:
+            return pb.Empty()
         endpoint.task = asyncio.create_task(endpoint.follow())
         return pb.Empty()
 

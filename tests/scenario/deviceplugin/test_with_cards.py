@@ -241,7 +241,7 @@ async def test_an_index_names_the_partition_that_the_driver_numbers_so(
     )
     stopped.configure(index=STRATEGIES.format("envvar"))
     stopped.label("index")
-    await stopped.until(lambda: "index" in (stopped.condition() or {}).get("message", ""))
+    await stopped.until(lambda: "config index " in (stopped.condition() or {}).get("message", ""))
     given = {}
     for resource in (small, middle):
         for uuid in stopped.kubelet.devices(resource) or {}:

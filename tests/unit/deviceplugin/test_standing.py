@@ -35,11 +35,17 @@ def test_a_resource_that_is_no_longer_offered_is_an_empty_list() -> None:
         standing.allocate(now, "nvidia.com/gone", ["GPU-0"])
 
 
-def test_between_two_offers_only_what_both_have_is_offered() -> None:
+def test_what_is_taken_back_leaves_what_both_offers_have_with_what_ails_it_by_now() -> None:
     whole, shared = offer("", card(0), card(1)), offer(SLICE_4, card(0), card(1))
-    assert counts(standing.between(whole, shared)) == {GPU: 0}
+    before = standing.Standing(offer=whole, withheld=((GPU, "GPU-0"),))
+    assert counts(standing.taken_back(before, shared).offer) == {GPU: 0}
     ten = offer(SLICE_4.replace("4", "10"), card(0), card(1))
-    assert counts(standing.between(shared, ten)) == {GPU: 0, SHARED: 8}
+    left = standing.taken_back(standing.Standing(offer=shared), ten)
+    assert counts(left.offer) == {GPU: 0, SHARED: 8}
+    sick = standing.taken_back(before, offer("", card(0), card(1, fault="Sick."), card(2)))
+    healths = {each.ID: each.health for each in standing.devices(sick, GPU)}
+    assert healths == {"GPU-0": "Unhealthy", "GPU-1": "Unhealthy"}
+    assert counts(standing.taken_back(standing.Standing(), whole).offer) == {}
 
 
 def test_the_answer_in_the_kubelets_words() -> None:
@@ -102,7 +108,8 @@ def test_between_two_ways_of_sharing_nothing_is_offered() -> None:
     by_time = offer(BY_MPS.replace("mps", "timeSlicing"), card(0))
     by_mps = offer(BY_MPS, card(0))
     assert standing.ids(by_time) != standing.ids(by_mps)
-    assert standing.between(by_time, by_mps).resources == ()
+    before = standing.Standing(offer=by_time)
+    assert standing.taken_back(before, by_mps).offer.resources == ()
 
 
 def test_a_device_that_waits_is_given_to_nobody() -> None:
