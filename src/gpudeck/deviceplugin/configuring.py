@@ -64,10 +64,9 @@ class Configuring:
         self._run = found.run
 
     def _node_changed(self, change: Change[Meta]) -> None:
-        new, old = change.new, change.old
-        if new is not None and (old is None or old.metadata.uid != new.metadata.uid):
+        if following.is_made(change):
             self._appeared()
-        known = (new.metadata.labels or {}) if new is not None else {}
+        known = (change.new.metadata.labels or {}) if change.new is not None else {}
         self.was_in_mode |= known.get(labels.ACTIVE_MODE) == labels.MODE_DEVICE_PLUGIN
 
     async def run(self) -> None:

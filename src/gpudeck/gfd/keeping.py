@@ -98,6 +98,11 @@ class Labels:
             _log.info("Labels follow the mode", mode=mode)
         self._know(Followed.MODE)
 
+    def renew(self) -> None:
+        """Write also what was written already."""
+        self._sent = None
+        self._changed.set()
+
     def _know(self, known: Followed) -> None:
         self._unknown.discard(known)
         self._changed.set()

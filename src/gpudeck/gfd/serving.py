@@ -50,8 +50,10 @@ class Connected:
                 group.create_task(found.run(), name="config")
             await nodes.synced()
 
-            def changed(_change: Change[Meta] | None = None) -> None:
+            def changed(change: Change[Meta] | None = None) -> None:
                 node = nodes.objects.get(settings.node_name)
+                if change is not None and following.is_made(change):
+                    labels.renew()  # What was written went with the Node before.
                 told = node.metadata.labels if node is not None else None
                 labels.switch((told or {}).get(names.ACTIVE_MODE))
 

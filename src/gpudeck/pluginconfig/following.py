@@ -113,6 +113,12 @@ def own_node(api: Client, name: str) -> Cache[Meta]:
     return Cache(api, NODE, Meta, field_selector=f"metadata.name={name}", keep=_trimmed)
 
 
+def is_made(change: Change[Meta]) -> bool:
+    """Whether the Node has come, perhaps in the place of another: what was said of that is gone."""
+    new, old = change.new, change.old
+    return new is not None and (old is None or old.metadata.uid != new.metadata.uid)
+
+
 def _trimmed(node: Meta) -> Meta:
     found = node.metadata
     return Meta(metadata=ObjectMeta(name=found.name, uid=found.uid, labels=found.labels))

@@ -21,8 +21,8 @@ from gpudeck import errors
 from gpudeck.api import conditions, core, labels
 from gpudeck.api.core import Node, Pod
 from gpudeck.api.meta import Meta
-from gpudeck.api.resources import NODE, POD, RESOURCE_SLICE
-from gpudeck.controller.modes import deciding, looking, writing
+from gpudeck.api.resources import DEVICE_TAINT_RULE, NODE, POD, RESOURCE_SLICE
+from gpudeck.controller.modes import cordons, deciding, looking, writing
 from gpudeck.kube import evicting, recording
 from gpudeck.kube.client import Client
 
@@ -202,3 +202,37 @@ async def test_slices_are_looked_at_and_not_touched(controller: Client) -> None:
     await controller.list(RESOURCE_SLICE, Meta, field_selector="spec.nodeName=node-0")
     with pytest.raises(errors.ForbiddenError):
         await controller.delete(RESOURCE_SLICE, "any")
+
+
+async def test_cordoned_cards_are_followed_and_not_touched(
+    controller: Client, admin: Client
+) -> None:
+    changed: asyncio.Queue[str] = asyncio.Queue()
+    found = cordons.Cordons(controller, changed.put_nowait)
+    following = asyncio.create_task(found.run())
+    taint = {"key": labels.CORDONED, "effect": "NoSchedule"}
+    body = {
+        "metadata": {
+            "name": "cordon-node-0",
+            "labels": {labels.CARD: "card-0"},
+            "annotations": {labels.REASON: "loud"},
+        },
+        "spec": {"deviceSelector": {"driver": labels.DRIVER, "device": "gpu"}, "taint": taint},
+    }
+    try:
+        await asyncio.wait_for(found.known(), 20)
+        try:
+            await admin.create(DEVICE_TAINT_RULE, body, Meta)
+        except errors.NotFoundError:
+            return  # Kubernetes before 1.37: nothing is cordoned, and nobody is kept from leading.
+        assert await asyncio.wait_for(changed.get(), 20) == "card-0"
+        assert found.of_card("card-0") == "It is cordoned: loud."
+        with pytest.raises(errors.ForbiddenError):
+            await controller.delete(DEVICE_TAINT_RULE, "cordon-node-0")
+        await admin.delete(DEVICE_TAINT_RULE, "cordon-node-0")
+        assert await asyncio.wait_for(changed.get(), 20) == "card-0"
+        assert found.of_card("card-0") == ""
+    finally:
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following

@@ -292,3 +292,22 @@ async def test_the_labels_of_a_node_are_a_node_feature(host: Host) -> None:
             assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB"
         assert server.objects(resources.NODE_FEATURE)
     assert not host.file.exists()
+
+
+async def test_a_node_that_is_made_anew_has_its_labels_at_once(host: Host) -> None:
+    """The NodeFeature of a Node that is gone is swept (`features gc`)."""
+    async with apiserver.ApiServer() as server:
+        put_mode(server, "device-plugin")
+        settings = host.settings(
+            use_node_feature_api="true",
+            kubeconfig=server.kubeconfig(),
+            node_name="node-0",
+            namespace="gpu",
+            sleep_interval="infinite",
+        )
+        async with running(settings):
+            await server.until(lambda: server.objects(resources.NODE_FEATURE))
+            server.remove(resources.NODE, "node-0")
+            server.remove(resources.NODE_FEATURE, "gpu/nvidia-features-for-node-0")
+            put_mode(server, "device-plugin")
+            await server.until(lambda: server.objects(resources.NODE_FEATURE))
