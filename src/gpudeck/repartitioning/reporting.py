@@ -38,6 +38,7 @@ class Reporter:
         self._wanted: stepping.Said | None = None
         self._written: stepping.Said | None = None
         self._since = ""
+        self._uid: str | None = None
         self._queue = Queue("node condition", limit_seconds=30.0)
 
     def show(self, said: stepping.Said, node: Node) -> None:
@@ -45,7 +46,9 @@ class Reporter:
 
         Each thing is told once while it lasts.
         """
-        if self._wanted is None:
+        if self._wanted is None or node.metadata.uid != self._uid:  # It may be made anew.
+            self._uid = node.metadata.uid
+            self._wanted = self._written = None
             self._remember(node)
         if said == self._wanted or said.reason in _PASSING:
             return

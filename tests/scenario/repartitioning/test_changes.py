@@ -9,12 +9,14 @@ from tests.scenario.repartitioning.conftest import (
     CONFIG,
     CONFIG_MAP,
     LABELLER,
+    NODE,
     PLUGIN,
     STATE,
     World,
 )
 from tests.scenario.repartitioning.standins import Pod
 
+from gpudeck.api import resources
 from gpudeck.mig import configs
 
 ONE_CARD = """\
@@ -296,3 +298,14 @@ async def test_pause_labels_without_a_record_are_given_back(world: World) -> Non
     await world.start()
     await world.becomes("success")
     assert world.labels[PLUGIN] == "true"
+
+
+async def test_a_node_that_is_made_anew_is_told_again_what_holds(world: World) -> None:
+    await world.start()
+    world.label(**{CONFIG: "all-1g.2gb"})
+    await world.becomes("success")
+    await world.until(lambda: world.condition.get("reason") == "Applied")
+    known = world.labels
+    world.api.remove(resources.NODE, NODE)
+    world.api.put(resources.NODE, {"metadata": {"name": NODE, "uid": "another", "labels": known}})
+    await world.until(lambda: world.condition.get("reason") == "Applied")
