@@ -337,17 +337,20 @@ class Process:
         return found
 
     def _hook(self) -> str:
-        """Where the runtime of the node finds the program of the hooks; it is copied there once.
+        """Where the runtime of the node finds the program of the hooks; it is copied there.
 
         A disk that does not take it costs containers their links, not their cards.
         """
-        if self._hook_path is None:
-            try:
-                self._hook_path = hooks.install(self._settings.cdi_hook, self._settings.data_dir)
-            except errors.GpudeckError as error:
-                log.warning("The program for CDI hooks cannot be installed yet", error=error)
-                return ""
-        return self._hook_path
+        known = self._hook_path
+        if known is not None and (not known or host.Root().exists(known)):
+            return known  # Empty: the image has none.
+        try:
+            found = hooks.install(self._settings.cdi_hook, self._settings.data_dir)
+        except errors.GpudeckError as error:
+            log.warning("The program for CDI hooks cannot be installed yet", error=error)
+            return ""
+        self._hook_path = found
+        return found
 
 
 def _waiting(pending: Mapping[str, str]) -> list[offering.Problem]:

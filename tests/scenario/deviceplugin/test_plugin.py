@@ -328,11 +328,16 @@ async def test_a_device_node_that_comes_later_is_found(
     assert (await stopped.kubelet.allocate(GPU, CARD.format(1))).cdi_devices
 
 
-async def test_a_cdi_file_that_somebody_removed_comes_back(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_a_cdi_file_or_hook_that_somebody_removed_comes_back(
+    stopped: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main, "AGAIN_SECONDS", 0.1)
-    world.label("slice-4")
-    await world.offers(gpu_shared=16)
-    (world.folder / CDI).unlink()
-    await world.until((world.folder / CDI).exists)
+    program = stopped.settings().cdi_hook
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    await stopped.start()
+    await stopped.offers(gpu=4)
+    (hook,) = (stopped.folder / "data/bin").iterdir()
+    for path in (stopped.folder / CDI, hook):
+        path.unlink()
+        await stopped.until(path.exists)
