@@ -203,9 +203,13 @@ def cdi_device(name: str) -> str:
 def _check(
     units: Iterable[offering.Unit], resource: offering.Resource, way: Way, ready: Ready
 ) -> None:
-    """Refuse a unit of which the answer would lack something; a variable needs nothing else."""
+    """Refuse a unit of which the answer would lack something; a whole one needs but a variable."""
     needs = way.pass_device_specs or way.imex_required or not model.CDI.isdisjoint(way.strategies)
-    missing = [unit.id for unit in units if needs and unit.id not in ready.named]
+    missing = [
+        unit.id
+        for unit in units
+        if unit.id not in ready.named and (needs or part(resource, unit) is not None)
+    ]
     if missing:
         why = dict(ready.unready)
         reason = why.get(missing[0], f"{missing[0]} is not in the node's CDI file yet.")

@@ -74,6 +74,16 @@ def test_a_card_is_refused_where_the_answer_would_lack_what_it_needs(way: Way) -
         answering.answer(resource(), ["GPU-0"], way=way, ready=ready)
 
 
+def test_a_replica_is_refused_while_it_is_not_known_how_it_finds_its_daemon() -> None:
+    by_mps = resource("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}")
+    with pytest.raises(UnavailableError, match="GPU-0 is not"):
+        answering.answer(by_mps, ["GPU-0::1"], way=Way(), ready=Ready())
+    pipe = answering.Addition(envs=(("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"),))
+    ready = Ready(named=("GPU-0",), additions=(("GPU-0", pipe),))
+    answer = answering.answer(by_mps, ["GPU-0::1"], way=Way(), ready=ready)
+    assert answer.envs == (("NVIDIA_VISIBLE_DEVICES", "GPU-0"), *pipe.envs)
+
+
 SHARED = (
     "sharing: {timeSlicing: {failRequestsGreaterThanOne: %s, "
     "resources: [{name: gpu, replicas: 2}]}}"
