@@ -212,7 +212,7 @@ def _check(
     ]
     if missing:
         why = dict(ready.unready)
-        reason = why.get(missing[0], f"{missing[0]} is not in the node's CDI file yet.")
+        reason = why.get(missing[0], f"it is not known yet what containers need of {missing[0]}.")
         raise UnavailableError(f"{resource.name}: {reason}", reason="DeviceNotNamed")
 
 

@@ -76,7 +76,7 @@ def test_a_card_is_refused_where_the_answer_would_lack_what_it_needs(way: Way) -
 
 def test_a_replica_is_refused_while_it_is_not_known_how_it_finds_its_daemon() -> None:
     by_mps = resource("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}")
-    with pytest.raises(UnavailableError, match="GPU-0 is not"):
+    with pytest.raises(UnavailableError, match="need of GPU-0"):
         answering.answer(by_mps, ["GPU-0::1"], way=Way(), ready=Ready())
     pipe = answering.Addition(envs=(("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"),))
     ready = Ready(named=("GPU-0",), additions=(("GPU-0", pipe),))
