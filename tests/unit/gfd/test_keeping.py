@@ -15,19 +15,14 @@ from gpudeck.pluginconfig import selecting
 ELSEWHERE = "flags: {useNodeFeatureAPI: false, gfd: {outputFile: /run/labels}}"
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (Settings(config_file="/config.yaml"), "a restart of the process"),
-        (Settings(config_map="configs"), "settings use-node-feature-api and output-file"),
-    ],
-)
-def test_a_config_that_sends_the_labels_elsewhere_is_told_what_would(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: Settings, words: str
+def test_a_file_that_sends_the_labels_elsewhere_is_told_what_would(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A named config is told so on the Node (`pluginconfig.selecting`)."""
     sink = publishing.File(Root(tmp_path), "/gfd")
-    labels = keeping.Labels(settings, sink, options.Options())
+    labels = keeping.Labels(Settings(config_file="/config.yaml"), sink, options.Options())
+    named = selecting.select({"a": ELSEWHERE}, selecting.Choices(label="a"), None)
+    labels.choose(named)
+    assert "restart" not in caplog.text
     labels.choose(selecting.of_file("config", "version: v1"))
-    assert "labels go" not in caplog.text
-    labels.choose(selecting.of_file("config", ELSEWHERE))
-    assert words in caplog.text
+    assert "a restart of the process" in caplog.text
