@@ -32,8 +32,17 @@ def shared(offer: offering.Offer) -> dict[str, offering.Unit]:
 
 def concern(offer: offering.Offer, inventory: records.Inventory) -> bool:
     """Whether a daemon is to be there, or to go."""
-    readings = (card.reading for card in inventory.cards)
-    return bool(shared(offer)) or any(each and SHARE in each.mps_shares for each in readings)
+    readings = _readings(inventory).values()
+    return bool(shared(offer)) or any(SHARE in each.mps_shares for each in readings)
+
+
+def _readings(inventory: records.Inventory) -> dict[str, contract.CardReading]:
+    """The cards that may be changed, by address: not those that were given to another driver."""
+    return {
+        card.site.address: card.reading
+        for card in inventory.cards
+        if card.site.served and card.reading is not None
+    }
 
 
 def steps(
@@ -48,18 +57,15 @@ def steps(
     waiting = {offering.unit_of(device) for _, device in withheld}
     in_use = _shared_by_pods(held)
     found: dict[str, contract.Action] = {}
-    for card in inventory.cards:
-        reading = card.reading
-        if reading is None:
-            continue
+    for address, reading in _readings(inventory).items():
         has_wish = SHARE in reading.mps_shares
-        is_wanted = card.site.address in wanted
+        is_wanted = address in wanted
         if is_wanted and not has_wish:
             is_free = reading.uuid not in waiting and reading.uuid not in in_use
             if reading.share_support.mps and is_free:
-                found[card.site.address] = contract.JoinMps(share_id=SHARE)
+                found[address] = contract.JoinMps(share_id=SHARE)
         elif has_wish and not is_wanted and reading.uuid not in in_use:
-            found[card.site.address] = contract.LeaveMps(share_id=SHARE)
+            found[address] = contract.LeaveMps(share_id=SHARE)
     return found
 
 

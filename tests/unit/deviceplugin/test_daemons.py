@@ -3,6 +3,7 @@
 
 from typing import Any
 
+import msgspec
 from tests.unit.deviceplugin.nodes import card, inventory
 
 from gpudeck.deviceplugin import daemons, occupying, offering
@@ -56,6 +57,16 @@ def test_a_daemon_goes_when_nobody_needs_it() -> None:
     joined = {"mps_shares": ("device-plugin",)}
     assert steps("", **joined) == {FIRST: contract.LeaveMps(share_id="device-plugin")}
     assert steps("", {SHARED: {"GPU-0::1": "default/a"}}, **joined) == {}
+
+
+def test_a_card_that_was_given_to_another_driver_is_left_alone() -> None:
+    """It could not be changed, and would be tried again and again."""
+    joined = card(0, share_support=CAN, mps_shares=("device-plugin",))
+    given = msgspec.structs.replace(joined.site, served=False, driver="vfio-pci")
+    found = inventory(msgspec.structs.replace(joined, site=given))
+    nothing = offering.offer(found, offering.Seen(), reading.parse(""))
+    assert daemons.steps(nothing, found, held={}, withheld=()) == {}
+    assert not daemons.concern(nothing, found)
 
 
 def waiting(
