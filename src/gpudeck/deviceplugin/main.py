@@ -106,6 +106,8 @@ class Process:
         self._standing_since: float | None = None
         """While a change of what is offered goes on."""
         self._changing: dict[str, asyncio.Task[None]] = {}
+        self._unchanged: dict[str, offering.Problem] = {}
+        """Why a card is not as it is to be, by address."""
         self._hook_path: str | None = None
         self._why: dict[tuple[str, str], str] = {}
         """Why devices are withheld."""
@@ -271,10 +273,10 @@ class Process:
         if is_other or before.withheld or daemons.concern(offer, inventory):
             held = await asking.held(self._settings, self._plugins, offer.names)
         withheld = occupying.withheld(offer, held)
-        for address, action in daemons.steps(
-            offer, inventory, held=held, withheld=withheld
-        ).items():
+        steps = daemons.steps(offer, inventory, held=held, withheld=withheld)
+        for address, action in steps.items():
             self._change(address, action)
+        unchanged = [each for address, each in self._unchanged.items() if address in steps]
         pending = await asyncio.to_thread(specs.pending, self._vendor, offer)
         withheld |= daemons.unready(offer, pending, held)
         self._plugins.show(
@@ -288,7 +290,8 @@ class Process:
         )
         self._why = withheld
         self._publish()
-        self._reporter.show(selected, (*offer.problems, *found.problems, *_waiting(pending)))
+        problems = (*offer.problems, *found.problems, *unchanged, *_waiting(pending))
+        self._reporter.show(selected, problems)
         self._tell(before, withheld)
 
     def _change(self, address: str, action: contract.Action) -> None:
@@ -299,8 +302,12 @@ class Process:
     async def _act(self, address: str, action: contract.Action) -> None:
         try:
             await self._supervisor.act(address, action)
+            self._unchanged.pop(address, None)
         except errors.GpudeckError as error:
-            log.warning("A card was not changed", card=address, error=error)
+            why = offering.Problem(reason=error.reason, message=error.message, address=address)
+            if why != self._unchanged.get(address):
+                log.warning("A card was not changed", card=address, error=error)
+            self._unchanged[address] = why
             await asyncio.sleep(HELD_SECONDS)
         finally:
             del self._changing[address]

@@ -306,6 +306,27 @@ async def test_replicas_by_mps_are_offered_once_their_cards_have_a_daemon(world:
     world.kubelet.held = {}
 
 
+async def test_why_a_card_gets_no_daemon_is_said_on_the_node(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "HELD_SECONDS", 0.1)
+    for number in range(4):
+        world.bench.change_reading(number, share_support=contract.ShareSupport(mps=True))
+    world.configure(mps="sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}")
+    world.label("mps")
+    await world.offers(gpu=8)
+    world.label(None)
+    await world.offers(gpu=4)
+    world.bench.change_card(1, error=contract.Fault(reason="Broken", message="It is broken."))
+    await world.offers(gpu=3)
+    world.label("mps")
+    await world.offers(gpu=6)
+    await world.until(lambda: "It is broken" in (world.condition() or {}).get("message", ""))
+    world.bench.change_card(1, error=None)
+    await world.offers(gpu=8)
+    await world.until(lambda: (world.condition() or {}).get("status") == "True")
+
+
 IMEX = "imex: {channelIDs: [0], required: true}\n"
 CDI = "cdi/k8s.device-plugin.nvidia.com-gpu.json"
 
