@@ -8,7 +8,7 @@ nothing and is reported by name with the path of the field; the other rules go o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -17,8 +17,11 @@ from gpudeck.api.nodefeatures import Alternative, Expression, GroupRule, Rule, T
 from gpudeck.errors import InvalidError
 from gpudeck.features import templates
 from gpudeck.features.known import Element, Known
-from gpudeck.features.rules import expressions
+from gpudeck.features.rules import effort, expressions
+from gpudeck.features.rules.expressions import Predicate
 
+Asked = tuple[str, Expression, Predicate]
+"""An expression of a term, by the name of what it asks for."""
 Matched = dict[str, dict[str, list[Element]]]
 """What matched, by domain and feature: what templates see."""
 MATCHED = "rule.matched"
@@ -81,14 +84,15 @@ def evaluate(rules: Iterable[Named], known: Known) -> tuple[Outcome, list[Refusa
 
 
 def execute(rule: Rule, known: Known, path: str) -> Outcome:
-    """Return what one rule gives. InvalidError if it makes no sense."""
+    """Return what one rule gives. InvalidError if it makes no sense, or too much work."""
     labels: dict[str, str] = {}
     values: dict[str, str] = {}
-    for matched in matches(rule, known, path):
-        if matched is None:
-            return Outcome()
-        _expand(rule.labels_template, matched, labels, f"{path}.labelsTemplate")
-        _expand(rule.vars_template, matched, values, f"{path}.varsTemplate")
+    with effort.bounded():
+        for matched in matches(rule, known, path):
+            if matched is None:
+                return Outcome()
+            _expand(rule.labels_template, matched, labels, f"{path}.labelsTemplate")
+            _expand(rule.vars_template, matched, values, f"{path}.varsTemplate")
     return Outcome(
         is_match=True,
         labels={**labels, **(rule.labels or {})},
@@ -159,14 +163,22 @@ def _term(term: Term, known: Known, path: str) -> list[Element] | None:
         return None
     found: list[Element] = []
     if term.match_expressions is not None:
-        wanted, where = term.match_expressions, f"{path}.matchExpressions"
-        named = _named(wanted, flags, values, where)
-        matching = _things(wanted, things or (), where)
+        asked = [
+            (
+                each,
+                expression,
+                expressions.predicate(expression, f"{path}.matchExpressions[{each}]"),
+            )
+            for each, expression in sorted(term.match_expressions.items())
+        ]
+        named = _named(asked, flags, values)
+        matching = [each for each in things or () if _named(asked, None, each) is not None]
         if named is None and not matching:
             return None
         found += [*(named or ()), *matching]
     if term.match_name is not None:
-        named = list(_names(term.match_name, flags, values, things, path=f"{path}.matchName"))
+        holds = expressions.predicate(term.match_name, f"{path}.matchName")
+        named = list(_names(holds, flags, values, things))
         if not named:
             return None
         found += named
@@ -174,10 +186,7 @@ def _term(term: Term, known: Known, path: str) -> list[Element] | None:
 
 
 def _named(
-    wanted: Mapping[str, Expression],
-    flags: set[str] | None,
-    values: Mapping[str, str] | None,
-    path: str,
+    asked: list[Asked], flags: Collection[str] | None, values: Mapping[str, str] | None
 ) -> list[Element] | None:
     """What fulfils all expressions, None if one is not; a name may be a flag or a value.
 
@@ -185,45 +194,35 @@ def _named(
     """
     if flags is None and values is None:
         return None
+    effort.spend(len(asked))
     found: list[Element] = []
-    for name, expression in sorted(wanted.items()):
-        where = f"{path}[{name}]"
+    for name, expression, holds in asked:
         held: list[tuple[bool, Element]] = []
         if flags is not None:
-            held.append((expressions.of_name(expression, name in flags, where), {"Name": name}))
+            held.append((expressions.of_flag(expression, name in flags), {"Name": name}))
         if values is not None:
             value = values.get(name)
-            element = {"Name": name, "Value": value or ""}
-            held.append((expressions.of_value(expression, value, where), element))
-        true_of = [element for holds, element in held if holds]
+            held.append((holds(value), {"Name": name, "Value": value or ""}))
+        true_of = [element for is_true, element in held if is_true]
         if len(true_of) < (len(held) if expression.op == "DoesNotExist" else 1):
             return None
         found += true_of
     return found
 
 
-def _things(
-    wanted: Mapping[str, Expression], things: Iterable[Element], path: str
-) -> list[Element]:
-    return [each for each in things if _named(wanted, None, each, path) is not None]
-
-
 def _names(
-    expression: Expression,
-    flags: set[str] | None,
+    holds: Predicate,
+    flags: Collection[str] | None,
     values: Mapping[str, str] | None,
-    things: list[Element] | None,
-    *,
-    path: str,
-) -> Iterable[Element]:
-    for name in sorted(flags or ()):
-        if expressions.of_value(expression, name, path):
-            yield {"Name": name}
-    for name, value in sorted((values or {}).items()):
-        if expressions.of_value(expression, name, path):
-            yield {"Name": name, "Value": value}
+    things: Sequence[Element] | None,
+) -> Iterator[Element]:
+    effort.spend(len(flags or ()) + len(values or ()) + sum(map(len, things or ())))
+    for name in sorted(filter(holds, flags or ())):
+        yield {"Name": name}
+    for name in sorted(filter(holds, values or ())):
+        yield {"Name": name, "Value": (values or {})[name]}
     for thing in things or ():
-        if any(expressions.of_value(expression, name, path) for name in sorted(thing)):
+        if any(map(holds, thing)):
             yield thing
 
 

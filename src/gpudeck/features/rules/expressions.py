@@ -17,6 +17,8 @@ from gpudeck.errors import InvalidError
 from gpudeck.features.rules import patterns
 
 Ordered = tuple[int, ...]
+Predicate = Callable[[str | None], bool]
+"""Whether something holds for a value; None is a value that is not there."""
 _VERSION = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:[-+~_.][0-9A-Za-z.+~_-]*)?")
 _COMPARE: dict[str, Callable[[Ordered, Sequence[Ordered]], bool]] = {
     "Gt": lambda found, given: found > given[0],
@@ -49,31 +51,45 @@ def check(expression: Expression, path: str) -> None:
             patterns.compiled(each, f"{path}.value")
 
 
-def of_name(expression: Expression, is_there: bool, path: str) -> bool:
-    """Whether it holds for a flag, which has no value: what asks for one is false of it."""
-    check(expression, path)
-    return _of_presence(expression.op, is_there)
+def predicate(expression: Expression, path: str) -> Predicate:
+    """What says whether the expression holds for a value. InvalidError as `check`.
 
-
-def of_value(expression: Expression, value: str | None, path: str) -> bool:
-    """Whether it holds for a value; None is a value that is not there."""
+    It is made once and asked often: of every name of a feature, or every device.
+    """
     check(expression, path)
     op, given = expression.op, expression.value or []
-    if op in PRESENCE or value is None:
-        return _of_presence(op, value is not None)
+    if op in PRESENCE:
+        return lambda value: _of_presence(op, value is not None)
     if op in ("IsTrue", "IsFalse"):
-        return value == ("true" if op == "IsTrue" else "false")
+        wanted = "true" if op == "IsTrue" else "false"
+        return lambda value: value == wanted
     if op in _COMPARE:
-        read = _reader(expression)
-        found = read(value)
-        return found is not None and _COMPARE[op](found, [read(each) or () for each in given])
+        return _ordered(expression)
     if op == "InRegexp":
-        return any(patterns.fits(each, value, path) for each in given)
-    return (value in given) is (op == "In")
+        compiled = [patterns.compiled(each, f"{path}.value") for each in given]
+        return lambda value: value is not None and any(each.search(value) for each in compiled)
+    values = frozenset(given)
+    return lambda value: value is not None and (value in values) is (op == "In")
+
+
+def of_flag(expression: Expression, is_there: bool) -> bool:
+    """Whether it holds for a flag, which has no value: what asks for one is false of it."""
+    return _of_presence(expression.op, is_there)
 
 
 def _of_presence(op: str, is_there: bool) -> bool:
     return {"": True, "Exists": is_there, "DoesNotExist": not is_there}.get(op, False)
+
+
+def _ordered(expression: Expression) -> Predicate:
+    read, compare = _reader(expression), _COMPARE[expression.op]
+    bounds = [read(each) or () for each in expression.value or ()]
+
+    def holds(value: str | None) -> bool:
+        found = read(value) if value is not None else None
+        return found is not None and compare(found, bounds)
+
+    return holds
 
 
 def _reader(expression: Expression) -> Callable[[str], Ordered | None]:

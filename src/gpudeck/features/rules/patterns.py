@@ -2,9 +2,9 @@
 """Regular expressions of rules, as node-feature-discovery has them (RE2), in linear time.
 
 Python's own matcher needs exponential time for patterns such as `(a+)+$`, and whoever may
-write a rule could hold up the master with one. So a pattern is parsed by the standard
-library and run as a set of states: each character of the value is looked at once. What RE2
-does not know either (look-around, references back) is refused with the pattern's path.
+write a rule could hold up the master with one. So a pattern is run as a set of states: each
+character of the value is looked at once. Which set follows which is remembered, because nodes
+have most of their values in common.
 
 `search` says whether a pattern is found, `every` also where, as templates need it.
 """
@@ -12,78 +12,102 @@ does not know either (look-around, references back) is refused with the pattern'
 from __future__ import annotations
 
 import functools
-import re
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
-# The parser of `re` has no public name, and none at all among the types.
-from re import _constants as words  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
-from typing import Any
+import msgspec
 
 from gpudeck.errors import InvalidError
+from gpudeck.features.rules import effort, syntax
+from gpudeck.features.rules.characters import Accepts
 
-_REPEAT_LIMIT = 1000  # RE2's own.
 _STATE_LIMIT = 10_000
-_SHORT = 128
+_REMEMBERED = 4000
+"""Pairs of a set of states and a character whose result is kept."""
+_SHOWN = 100
 _STEP_LIMIT = 500_000
 """States times characters of one call: less than a second."""
-_POSIX = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "ascii": r"\x00-\x7f",
-    "blank": r"\t ",
-    "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9",
-    "graph": "!-~",
-    "lower": "a-z",
-    "print": " -~",
-    "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t\n\v\f\r ",
-    "upper": "A-Z",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
-Accepts = Callable[[str], bool]
-Holds = Callable[[str, int], bool]
+Holds = Callable[[str, str], bool]
+"""Whether a place is between two characters; the end of the text is an empty one."""
 Places = dict[int, int]
 """Where a match begins (0) and ends (1), and its group n (2n, 2n + 1) if it is part of it."""
+
+
+class _Set(msgspec.Struct):
+    """Where a search may be after a character, and what follows each next one."""
+
+    states: frozenset[int]
+    before: str = ""
+    """What places ask of the character: see `_kind`."""
+    cost: int = 0
+    """States that were looked at to come here."""
+    is_match: bool = False
+    after: dict[str, _Set] = msgspec.field(default_factory=dict)
 
 
 class Pattern:
     """A compiled pattern: states that accept a character, hold at a place, or lead on."""
 
-    def __init__(self, text: str, tree: Any) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
         self._accepts: list[Accepts | None] = []
         self._holds: list[Holds | None] = []
         self._saves: list[int | None] = []
         self._next: list[list[int]] = []
         """The states that follow, the preferred one first."""
-        self.groups: dict[str, int] = {str(number): number for number in range(tree.state.groups)}
-        """Numbers of groups by their names; a number is a name too."""
-        self.groups |= tree.state.groupdict
+        parsed = syntax.parse(text)
+        self._groups = parsed.groups
         self._end = self._state()
-        self._start = self._sequence(tree, self._end, tree.state.flags)
+        self._start = self._node(parsed.tree, self._end)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin to remember anew: a pattern with very many sets of states must not fill memory."""
+        self._sets: dict[tuple[frozenset[int], str, int], _Set] = {}
+        self._first = _Set(frozenset())
+        self._known = 0
 
     def search(self, text: str) -> bool:
         """Whether the pattern is found anywhere in `text`. InvalidError if it takes too long."""
-        current: set[int] = set()
-        steps = 0
-        for index in range(len(text) + 1):
-            current = self._reach({*current, self._start}, text, index)
-            steps = self._count(steps + len(current))
-            if self._end in current:
-                return True
-            if index < len(text):
-                current = self._step(current, text[index])
-        return False
+        held, steps = self._first, 0
+        for character in (*text, ""):
+            held = held.after.get(character) or self._follow(held, character)
+            steps += held.cost
+            if held.is_match or steps > _STEP_LIMIT:
+                break
+        self._spend(steps)
+        return held.is_match
+
+    def _follow(self, held: _Set, character: str) -> _Set:
+        """Look at one more character, empty at the end; a match may begin at any."""
+        reached = self._reach({*held.states, self._start}, held.before, character)
+        if self._end in reached:
+            following = _Set(frozenset(), cost=len(reached), is_match=True)
+        else:
+            states = frozenset(
+                self._next[state][0]
+                for state in reached
+                if character and (accepts := self._accepts[state]) and accepts(character)
+            )
+            key = (states, _kind(character), len(reached))
+            following = self._sets.setdefault(key, _Set(*key))
+        self._known += 1
+        if self._known > _REMEMBERED:
+            self._forget()
+        held.after[character] = following
+        return following
+
+    def group(self, name: str, places: Places) -> tuple[int, int]:
+        """Where a group begins and ends, by its name or number; of one that is none, nothing."""
+        for number in self._groups.get(name, ()):
+            if 2 * number + 1 in places:
+                return places[2 * number], places[2 * number + 1]
+        return 0, 0
 
     def every(self, text: str) -> Iterator[Places]:
         """The matches from left to right, without overlap. InvalidError if it takes too long."""
         place, last, steps = 0, -1, 0
         while place <= len(text):
-            found, steps = self._first(text, place, steps)
+            found, steps = self._first_match(text, place, steps)
             if found is None:
                 return
             is_empty = found[0] == found[1]
@@ -92,7 +116,7 @@ class Pattern:
             last = found[1]
             place = found[1] + 1 if is_empty else found[1]
 
-    def _first(self, text: str, start: int, steps: int) -> tuple[Places | None, int]:
+    def _first_match(self, text: str, start: int, steps: int) -> tuple[Places | None, int]:
         """The first match from `start` on; of several at one place the preferred, as Perl."""
         found: Places | None = None
         threads: list[tuple[int, Places]] = []
@@ -100,7 +124,8 @@ class Pattern:
             if found is None:
                 threads.append((self._start, {0: index}))
             reached = self._ordered(threads, text, index)
-            steps = self._count(steps + len(reached))
+            steps += len(reached)
+            self._spend(len(reached), steps)
             threads = []
             for state, places in reached:
                 accepts = self._accepts[state]
@@ -117,6 +142,7 @@ class Pattern:
         self, threads: list[tuple[int, Places]], text: str, index: int
     ) -> list[tuple[int, Places]]:
         """The states that want a character, and the end, in the order of preference."""
+        before, after = text[index - 1 : index] if index else "", text[index : index + 1]
         reached, seen = [], set()
         waiting = threads[::-1]
         while waiting:
@@ -128,42 +154,34 @@ class Pattern:
                 reached.append((state, places))
                 continue
             holds, slot = self._holds[state], self._saves[state]
-            if holds and not holds(text, index):
+            if holds and not holds(before, after):
                 continue
             if slot is not None:
                 places = {**places, slot: index}
             waiting += [(each, places) for each in reversed(self._next[state])]
         return reached
 
-    def _count(self, steps: int) -> int:
-        if steps > _STEP_LIMIT:
-            allowed = "a simpler pattern or a shorter text"
-            raise InvalidError(
-                f"{self._text!r} takes too long; allowed: {allowed}", allowed=allowed
-            )
-        return steps
-
-    def _step(self, current: Iterable[int], character: str) -> set[int]:
-        after: set[int] = set()
-        for state in current:
-            accepts = self._accepts[state]
-            if accepts is not None and accepts(character):
-                after.update(self._next[state])
-        return after
-
-    def _reach(self, states: set[int], text: str, index: int) -> set[int]:
+    def _reach(self, states: set[int], before: str, after: str) -> set[int]:
         """All states that can be had from `states` without another character."""
-        found, waiting = set(states), list(states)
+        found, waiting = states, list(states)
         while waiting:
             state = waiting.pop()
             holds = self._holds[state]
-            if self._accepts[state] is not None or (holds and not holds(text, index)):
+            if self._accepts[state] is not None or (holds and not holds(before, after)):
                 continue
             for following in self._next[state]:
                 if following not in found:
                     found.add(following)
                     waiting.append(following)
         return found
+
+    def _spend(self, steps: int, total: int = 0) -> None:
+        effort.spend(steps)
+        if max(steps, total) > _STEP_LIMIT:
+            allowed = "a simpler pattern or a shorter text"
+            raise InvalidError(
+                f"{self._text!r} takes too long; allowed: {allowed}", allowed=allowed
+            )
 
     def _state(
         self,
@@ -180,151 +198,78 @@ class Pattern:
         self._next.append(list(following))
         return len(self._next) - 1
 
-    def _sequence(self, items: Any, following: int, flags: int) -> int:
-        for item in reversed(list(items)):
-            following = self._item(item, following, flags)
+    def _node(self, node: syntax.Node, following: int) -> int:
+        """Make the states of a part, and return where it begins."""
+        match node:
+            case syntax.One():
+                return self._state(following, accepts=node.accepts)
+            case syntax.Place():
+                return self._state(following, holds=_PLACES[node.kind])
+            case syntax.Group():
+                end = self._state(following, saves=2 * node.number + 1)
+                return self._state(self._node(node.inner, end), saves=2 * node.number)
+            case syntax.Choice():
+                return self._state(*(self._node(each, following) for each in node.options))
+            case syntax.Repeat():
+                return self._repeat(node, following)
+            case syntax.Sequence():
+                for each in reversed(node.parts):
+                    following = self._node(each, following)
         return following
 
-    def _item(self, item: Any, following: int, flags: int) -> int:
-        kind, argument = item
-        if kind is words.SUBPATTERN:
-            number, added, removed, inner = argument
-            inner_flags = (flags | added) & ~removed
-            if number is None:
-                return self._sequence(inner, following, inner_flags)
-            end = self._state(following, saves=2 * number + 1)
-            first = self._sequence(inner, end, inner_flags)
-            # A group of nothing has no place, so that repeating it is seen to be nothing too.
-            return following if first == end else self._state(first, saves=2 * number)
-        if kind is words.BRANCH:
-            return self._state(*(self._sequence(each, following, flags) for each in argument[1]))
-        if kind in (words.MAX_REPEAT, words.MIN_REPEAT):
-            return self._repeat(argument, following, flags, greedy=kind is words.MAX_REPEAT)
-        if kind is words.AT:
-            return self._state(following, holds=_place(argument, flags))
-        return self._state(following, accepts=_character(kind, argument, flags))
-
-    def _repeat(self, argument: Any, following: int, flags: int, *, greedy: bool) -> int:
-        least, most, inner = argument
-        is_endless = most is words.MAXREPEAT
-        if least > _REPEAT_LIMIT or (not is_endless and most > _REPEAT_LIMIT):
-            raise ValueError(f"it repeats more than {_REPEAT_LIMIT} times")
-
+    def _repeat(self, node: syntax.Repeat, following: int) -> int:
         def ways(again: int) -> list[int]:
-            return [again, following] if greedy else [following, again]
+            return [again, following] if node.is_greedy else [following, again]
 
-        first = following
-        if is_endless:
-            first = self._state()
-            self._next[first] = ways(self._sequence(inner, first, flags))
+        first, copies = following, node.least
+        if node.most is None:
+            loop = self._state()
+            first = self._node(node.inner, loop)
+            self._next[loop] = ways(first)
+            if copies == 0:  # As Go: if x may be empty, x* is (x+)?, which prefers otherwise.
+                return self._state(*ways(first)) if node.inner.may_be_empty else loop
+            copies -= 1
         else:
-            for _ in range(most - least):
-                first = self._state(*ways(self._sequence(inner, first, flags)))
-        for _ in range(least):
-            before, first = first, self._sequence(inner, first, flags)
-            if first == before:
-                break  # It is empty, however often; a thousand times a thousand takes long.
+            for _ in range(node.most - node.least):
+                first = self._state(*ways(self._node(node.inner, first)))
+        for _ in range(copies):
+            first = self._node(node.inner, first)
         return first
 
 
-@functools.lru_cache(maxsize=1024)
-def _built(text: str) -> Pattern:
-    return Pattern(text, parser.parse(_translated(text), re.ASCII))
+_built = functools.lru_cache(maxsize=512)(Pattern)
 
 
 def compiled(text: str, path: str) -> Pattern:
     """The pattern of `text`. InvalidError with `path` if it is none."""
     try:
         return _built(text)
-    except (re.error, ValueError, RecursionError, OverflowError) as error:
+    except ValueError as error:
         allowed = "a regular expression (RE2)"
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         raise InvalidError(
-            f"{path}: {text!r} is not valid: {error}; allowed: {allowed}",
+            f"{path}: {shown!r} is not valid: {error}; allowed: {allowed}",
             field=path,
             allowed=allowed,
         ) from error
 
 
-@functools.lru_cache(maxsize=4096)
-def _fits(pattern: Pattern, value: str) -> bool:
-    return pattern.search(value)
-
-
-def fits(text: str, value: str, path: str) -> bool:
-    """Whether a pattern is found in a value of a node. InvalidError with `path` if it is none.
-
-    Nodes and their devices have few different values, so short ones are remembered.
-    """
-    pattern = compiled(text, path)
-    return _fits(pattern, value) if len(value) <= _SHORT else pattern.search(value)
-
-
-def _translated(text: str) -> str:
-    """Spell what RE2 and Python spell differently."""
-    text = re.sub(r"\[:(\w+):\]", lambda found: _POSIX.get(found[1], found[0]), text)
-    return re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", text)
-
-
-def _place(kind: Any, flags: int) -> Holds:
-    lines = bool(flags & re.MULTILINE)
-    if kind is words.AT_BEGINNING:
-        return lambda text, at: at == 0 or (lines and text[at - 1] == "\n")
-    if kind is words.AT_BEGINNING_STRING:
-        return lambda text, at: at == 0
-    if kind is words.AT_END:  # Unlike Python's, RE2's `$` is not before a last line feed.
-        return lambda text, at: at == len(text) or (lines and text[at] == "\n")
-    if kind is words.AT_END_STRING:
-        return lambda text, at: at == len(text)
-    wanted = kind is words.AT_BOUNDARY
-    return lambda text, at: (_is_word(text[at - 1 : at]) != _is_word(text[at : at + 1])) is wanted
+def _kind(character: str) -> str:
+    """A character for all that places cannot tell from this one."""
+    if character in ("", "\n"):
+        return character
+    return "a" if _is_word(character) else " "
 
 
 def _is_word(character: str) -> bool:
     return character == "_" or (character.isascii() and character.isalnum())
 
 
-def _character(kind: Any, argument: Any, flags: int) -> Accepts:
-    folds = bool(flags & re.IGNORECASE)
-    if kind is words.ANY:
-        return lambda found: bool(flags & re.DOTALL) or found != "\n"
-    if kind is words.NOT_LITERAL:
-        return lambda found: not _literal(argument, folds)(found)
-    if kind is words.IN:
-        return _one_of(argument, folds)
-    if kind is words.LITERAL:
-        return _literal(argument, folds)
-    raise ValueError(f"{str(kind).lower()} is not supported")
-
-
-def _literal(code: int, folds: bool) -> Accepts:
-    wanted = chr(code)
-    if not folds:
-        return lambda found: found == wanted
-    return lambda found: found.casefold() == wanted.casefold()
-
-
-def _one_of(items: Any, folds: bool) -> Accepts:
-    is_negated = bool(items) and items[0][0] is words.NEGATE
-    tests = [_member(*item) for item in items if item[0] is not words.NEGATE]
-
-    def accepts(found: str) -> bool:
-        forms = {found, found.lower(), found.upper()} if folds else {found}
-        return any(test(each) for test in tests for each in forms) is not is_negated
-
-    return accepts
-
-
-def _member(kind: Any, argument: Any) -> Accepts:
-    if kind is words.RANGE:
-        low, high = argument
-        return lambda found: len(found) == 1 and low <= ord(found) <= high
-    if kind is words.CATEGORY:
-        name = str(argument).removeprefix("CATEGORY_")
-        is_negated, name = name.startswith("NOT_"), name.removeprefix("NOT_")
-        test: Accepts = {
-            "DIGIT": lambda found: found.isascii() and unicodedata.category(found) == "Nd",
-            "SPACE": lambda found: found in "\t\n\f\r ",
-            "WORD": _is_word,
-        }[name]
-        return lambda found: test(found) is not is_negated
-    return _literal(argument, folds=False)
+_PLACES: dict[str, Holds] = {
+    "begin": lambda before, _after: not before,
+    "end": lambda _before, after: not after,
+    "line begin": lambda before, _after: before in ("", "\n"),
+    "line end": lambda _before, after: after in ("", "\n"),
+    "boundary": lambda before, after: _is_word(before) is not _is_word(after),
+    "no boundary": lambda before, after: _is_word(before) is _is_word(after),
+}

@@ -18,6 +18,7 @@ WORD, FIELD, VARIABLE, STRING, NUMBER, SIGN = (
     "number",
     "sign",
 )
+_TRIMMING = re.compile(r"\{\{-\s")
 _COMMENT = re.compile(r"\{\{(?:-\s)?\s*/\*.*?\*/\s*?(?:\s-)?\}\}", re.DOTALL)
 _TOKEN = re.compile(
     r"""(?P<close>\s+-\}\}|\s*\}\})
@@ -52,7 +53,7 @@ def tokens(text: str) -> list[Token]:
         stretch = text[place:] if start < 0 else text[place:start]
         if trims:
             stretch = stretch.lstrip()
-        if start >= 0 and re.match(r"\{\{-\s", text[start:]):
+        if start >= 0 and _TRIMMING.match(text, start):
             stretch = stretch.rstrip()
         if stretch:
             found.append(Token(TEXT, stretch, _line(text, place)))
@@ -68,7 +69,7 @@ def tokens(text: str) -> list[Token]:
 
 def _action(text: str, start: int, found: list[Token]) -> tuple[int, bool]:
     """Add the tokens of one action; return where it ends, and whether text after is trimmed."""
-    place = start + (3 if re.match(r"\{\{-\s", text[start:]) else 2)
+    place = start + (3 if _TRIMMING.match(text, start) else 2)
     is_joined = False
     while True:
         token = _TOKEN.match(text, place)

@@ -158,10 +158,8 @@ def _replace_all(pattern: Any, value: Any, replacement: Any) -> str:
 
     def expand(found: patterns.Pattern, places: Places) -> str:
         def group(asked: re.Match[str]) -> str:
-            number = found.groups.get(asked[2] or asked[3] or "", -1)
-            return (
-                "$" if asked[1] else text[places.get(2 * number, 0) : places.get(2 * number + 1, 0)]
-            )
+            begin, end = found.group(asked[2] or asked[3] or "", places)
+            return "$" if asked[1] else text[begin:end]
 
         return _GROUP.sub(group, shown(replacement))
 

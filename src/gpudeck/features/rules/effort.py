@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much work one rule may make of one node, counted in steps, so that it is the same anywhere.
+
+Each part of a rule is bounded for itself, but a rule may have thousands of them, and a node
+thousands of names: the sum is bounded here. `evaluating` opens an account for each rule, and
+whoever works for it spends from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from gpudeck.errors import InvalidError
+
+RULE_STEPS = 2_000_000
+"""About a second. A simple pattern and the 4,500 names of a kernel's configuration take 300,000."""
+_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
+
+
+@contextlib.contextmanager
+def bounded(steps: int = RULE_STEPS) -> Iterator[None]:
+    """Let what runs in the block spend so much; without a block there is no bound."""
+    token = _left.set([steps])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def spend(steps: int) -> None:
+    """Say what was done. InvalidError if the rule has done too much."""
+    left = _left.get()
+    if left is None:
+        return
+    left[0] -= steps
+    if left[0] < 0:
+        allowed = "simpler patterns and templates, or fewer names that they look at"
+        raise InvalidError(f"it takes too long; allowed: {allowed}", allowed=allowed)
