@@ -84,6 +84,11 @@ MIG_TAINT = "mig-reconfigure"
 """Key of the taint of a Node whose cards are being partitioned; its value is true."""
 DEPLOY = "nvidia.com/gpu.deploy."
 """Beginning of labels of a Node that let a workload of its cards run there, or keep it off."""
+PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
+"""On Node: the name of the config that its GPU resources follow."""
+ORDERS = (f"{GROUP}/", "node.deckhouse.io/", MIG_CONFIG, PLUGIN_CONFIG, DEPLOY)
+"""Beginnings of the labels of a Node by which gpudeck is told what to do there: mode, layout,
+group, config, workloads. Two domains are here whole, lest one be forgotten; the rest are facts."""
 DISRUPTION_REQUIRED = "update.node.deckhouse.io/disruption-required"
 """Annotation of a Node: a reboot waits for somebody's leave (Deckhouse)."""
 DISRUPTION_APPROVED = "update.node.deckhouse.io/disruption-approved"

@@ -101,7 +101,6 @@ def wanted(
     known: Known,
 ) -> Wanted:
     """Return what the node should have. `features` are in order, and `known` is all they say."""
-    given = _own_labels(features, own_namespace, policy)
     outcome, refused = evaluating.evaluate(rules, known)
     by_rules = {labelling.full_name(name): value for name, value in outcome.labels.items()}
     outcome.origins.update(
@@ -113,6 +112,7 @@ def wanted(
         result.refused.append(Refusal(outcome.origins.get(name, ""), message))
 
     if policy.has_labels:
+        given = _own_labels(features, own_namespace, policy, report)
         result.labels = _permitted(
             {**given, **by_rules},
             known,
@@ -133,15 +133,28 @@ def wanted(
 
 
 def _own_labels(
-    features: Iterable[NodeFeature], own_namespace: str, policy: Policy
+    features: Iterable[NodeFeature],
+    own_namespace: str,
+    policy: Policy,
+    report: Callable[[str, str], None],
 ) -> dict[str, str]:
     """The labels that NodeFeatures carry themselves."""
     found: dict[str, str] = {}
     for each in features:
-        if each.metadata.namespace != own_namespace and not policy.takes_foreign_labels:
+        namespace = each.metadata.namespace or ""
+        is_foreign = namespace != own_namespace
+        if is_foreign and not policy.takes_foreign_labels:
             continue
         for name, value in (each.spec.labels or {}).items():
             full = labelling.full_name(name)
+            if is_foreign:
+                try:
+                    permitting.order(
+                        full, value, f"{namespace}/{each.metadata.name}", own_namespace
+                    )
+                except InvalidError as error:
+                    report("", error.message)
+                    continue
             if policy.allows_overwrite or full not in found:
                 found[full] = value
     return found

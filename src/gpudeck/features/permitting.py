@@ -33,6 +33,7 @@ _KEPT_BY_OTHERS = frozenset(
         labels.MIG_CHANGE,
         labels.DRAIN,
         labels.DRAIN_BLOCKED,
+        labels.DRAINED,
     }
 )
 """What other processes of gpudeck keep on a Node: two writers would never agree, and whoever may
@@ -73,6 +74,20 @@ def label(name: str, value: str, policy: Policy) -> None:
     ):
         _refuse(f"label {name}", value, f"a name that fits {policy.whitelist}")
     _valid(value, f"label {name}")
+
+
+def order(name: str, value: str, origin: str, own_namespace: str) -> None:
+    """Return if a label may come from a NodeFeature of another namespace; InvalidError if not.
+
+    Namespaces have users of their own, and they must not choose a node's mode or cut its cards.
+    """
+    if name.startswith(labels.ORDERS):
+        _refuse(
+            f"label {name} of NodeFeature {origin}",
+            value,
+            f"only in a NodeFeature of {own_namespace}, in a NodeFeatureRule or on the Node "
+            "itself, since it tells gpudeck what to do",
+        )
 
 
 def annotation(name: str, value: str) -> None:

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gpudeck import errors
+from gpudeck.api import labels
 from gpudeck.errors import InvalidError
 from gpudeck.pluginconfig import model, reading
 
-LABEL = "nvidia.com/device-plugin.config"
-"""On Node: the name of the config that its GPU resources follow."""
+LABEL = labels.PLUGIN_CONFIG
 GROUP_LABEL = "node.deckhouse.io/device-gpu.config"
 """On Node: the name of the config that its group chose; written by the controller."""
 UNKNOWN = "PluginConfigUnknown"

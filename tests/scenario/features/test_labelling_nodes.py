@@ -471,6 +471,29 @@ async def test_only_namespaces_that_are_selected_count(story: Story, tmp_path: P
         await story.server.until(lambda: story.labels.get("nvidia.com/gpu.count") == "4")
 
 
+async def test_an_order_of_another_namespace_is_not_written_and_told_on_the_node(
+    story: Story,
+) -> None:
+    story.server.put(
+        resources.NODE_FEATURE,
+        {
+            "metadata": {
+                "name": "mine",
+                "namespace": "team",
+                "labels": {labels.FEATURES_NODE: NODE},
+            },
+            "spec": {"labels": {labels.MODE: "dra", "example.com/fact": "true"}},
+        },
+    )
+    async with story.run(master.Master):
+        await story.server.until(lambda: story.labels.get("example.com/fact") == "true")
+        events = await story.server.until(lambda: story.server.objects(resources.EVENT))
+    (event,) = events.values()
+    assert (event["involvedObject"]["kind"], event["reason"]) == ("Node", "FeatureRefused")
+    assert f"label {labels.MODE} of NodeFeature team/mine: 'dra'" in event["message"]
+    assert labels.MODE not in story.labels
+
+
 async def test_gpu_labels_pass_although_all_namespaces_are_denied(
     story: Story, tmp_path: Path
 ) -> None:

@@ -58,6 +58,17 @@ def test_the_own_namespace_comes_first_and_later_ones_override() -> None:
     assert mine.labels == {"feature.node.kubernetes.io/x": "1"}
 
 
+def test_what_gpudeck_is_told_to_do_comes_from_the_own_namespace_or_a_rule() -> None:
+    order = "nvidia.com/mig.config"
+    foreign = feature("x", "team", **{order: "all-disabled", "nvidia.com/gpu.count": "4"})
+    found = wanted([feature("a", **{order: "all-1g.5gb"}), foreign])
+    assert found.labels == {order: "all-1g.5gb", "nvidia.com/gpu.count": "4"}
+    (refusal,) = found.refused
+    assert (refusal.origin, "NodeFeature team/x" in refusal.message) == ("", True)
+    by_rule = wanted([foreign], rule("r", {"name": "x", "labels": {order: "all-2g.10gb"}}))
+    assert by_rule.labels[order] == "all-2g.10gb"
+
+
 def test_rules_are_used_by_the_names_of_their_objects() -> None:
     found = wanted(
         [feature("a", x="1")],

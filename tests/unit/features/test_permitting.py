@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import pytest
 
+from gpudeck.api import labels
 from gpudeck.api.core import Taint
+from gpudeck.api.nodegroups import NODE_GROUP_NAME
+from gpudeck.controller.nodegroups import groups
 from gpudeck.errors import InvalidError
 from gpudeck.features import permitting
 from gpudeck.features.known import Known
 from gpudeck.features.permitting import Policy
+from gpudeck.pluginconfig import selecting
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,7 @@ def test_an_extended_resource_may_be_spelled_as_any_quantity(value: str) -> None
 
 
 def test_what_gpudeck_keeps_on_nodes_is_not_for_features() -> None:
-    for name in ("active-mode", "node-group", "mode-change", "drain", "mig-change"):
+    for name in ("active-mode", "node-group", "mode-change", "drain", "drained", "mig-change"):
         full = f"gpu.deckhouse.io/{name}"
         with pytest.raises(InvalidError, match="gpudeck itself keeps"):
             permitting.label(full, "dra", Policy())
@@ -93,6 +97,39 @@ def test_what_gpudeck_keeps_on_nodes_is_not_for_features() -> None:
         with pytest.raises(InvalidError, match="gpudeck itself keeps"):
             permitting.taint(Taint(key=full, value="dra", effect="NoSchedule"))
     permitting.label("gpu.deckhouse.io/mode", "dra", Policy())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        labels.MODE,
+        labels.MIG_MODE,
+        labels.SHARE_MEMORY,
+        labels.VENDOR,
+        labels.ACTIVE_MODE,
+        labels.NODE_GROUP,
+        labels.MIG_CONFIG,
+        labels.MIG_STATE,
+        labels.PLUGIN_CONFIG,
+        f"{labels.DEPLOY}device-plugin",
+        NODE_GROUP_NAME,
+        selecting.GROUP_LABEL,
+        groups.GPU_LABEL,
+    ],
+)
+def test_an_order_comes_from_no_other_namespace(name: str) -> None:
+    with pytest.raises(InvalidError) as caught:
+        permitting.order(name, "x", "team/mine", "gpudeck-system")
+    assert f"label {name} of NodeFeature team/mine" in caught.value.message
+    assert "only in a NodeFeature of gpudeck-system" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia.com/gpu.product", "nvidia.com/mig.capable", "nvidia.com/mig.strategy",
+             "feature.node.kubernetes.io/pci-10de.present", "example.com/x"]
+)  # fmt: skip
+def test_a_fact_may_come_from_any_namespace(name: str) -> None:
+    permitting.order(name, "x", "team/mine", "gpudeck-system")
 
 
 def test_a_taint_needs_an_effect_and_a_name_of_its_own() -> None:

@@ -27,8 +27,8 @@ KEY_LENGTH = 40
 `gpu-feature-discovery-` in front it has 62 characters."""
 GPU_LABEL = "node.deckhouse.io/gpu"
 CONFIG_LABEL = selecting.GROUP_LABEL
-MIG_LABEL = "nvidia.com/mig.config"
-DISCOVERY_LABEL = "nvidia.com/gpu.deploy.gpu-feature-discovery"
+MIG_LABEL = labels.MIG_CONFIG
+DISCOVERY_LABEL = f"{labels.DEPLOY}gpu-feature-discovery"
 
 
 class Sharing(enum.StrEnum):
