@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from typing import TypeVar
 
 import msgspec
@@ -23,23 +23,30 @@ Element = dict[str, str]
 
 
 class Known(msgspec.Struct):
-    """All that is known of a node, by feature."""
+    """All that is known of a node, by feature. Values may be shared, so none is changed in place."""
 
-    flags: dict[str, set[str]] = msgspec.field(default_factory=dict)
+    flags: dict[str, Set[str]] = msgspec.field(default_factory=dict)
     attributes: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     instances: dict[str, list[Element]] = msgspec.field(default_factory=dict)
 
     def add(self, features: Features | None) -> None:
-        """Add what a NodeFeature says: a later value of a name is the valid one."""
+        """Add what a NodeFeature says: a later value of a name is the valid one.
+
+        What but one of them says is taken as it is, which spares a copy of thousands of names.
+        """
         if features is None:
             return
         for name, flags in (features.flags or {}).items():
-            self.flags.setdefault(name.lower(), set()).update(flags.elements or {})
+            elements = (flags.elements or {}).keys()
+            held = self.flags.get(name.lower())
+            self.flags[name.lower()] = elements if held is None else held | elements
         for name, values in (features.attributes or {}).items():
-            self.attributes.setdefault(name.lower(), {}).update(values.elements or {})
+            known = self.attributes.get(name.lower())
+            new = values.elements or {}
+            self.attributes[name.lower()] = new if known is None else {**known, **new}
         for name, things in (features.instances or {}).items():
-            found = [dict(each.attributes or {}) for each in things.elements or []]
-            self.instances.setdefault(name.lower(), []).extend(found)
+            found = [each.attributes or {} for each in things.elements or []]
+            self.instances[name.lower()] = [*self.instances.get(name.lower(), ()), *found]
 
     def lookup(self, reference: str) -> str | None:
         """The value of `<domain>.<feature>.<element>`; None if there is none."""

@@ -1,37 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NodeFeatures as the master holds them: compressed, because it holds those of all nodes.
+"""NodeFeatures as the master holds them: in parts, each held once for all nodes that have it.
 
 One has a hundred kilobytes of text and, as objects, a megabyte: the options of its kernel
-alone are some thousand strings. Packed it has a tenth of the text, and to unpack it takes a
-millisecond or two.
+alone are some thousand strings. But nodes have most of their features in common, word by word.
+So each feature is a part, compressed, and found again by what it says; what was unpacked of one
+node lately serves the others.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import weakref
 import zlib
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from gpudeck import logs
 from gpudeck.api import labels
 from gpudeck.api.meta import ObjectMeta, Wire
-from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureSpec
+from gpudeck.api.nodefeatures import (
+    Attributes,
+    Features,
+    Flags,
+    Instances,
+    NodeFeature,
+    NodeFeatureSpec,
+)
 
 _LEVEL = 1  # Three quarters of what the slowest level saves, in a tenth of its time.
+_LARGE_BYTES = 4096
+"""Of a packed part. Of the few kinds that are larger (the kernel's options) few are unpacked."""
 _EMPTY = msgspec.Raw(b"null")
-_decoder = msgspec.json.Decoder(NodeFeatureSpec)
-_recent: dict[bytes, NodeFeatureSpec] = {}
-"""The few that came last, as they are asked for at once: packed and what they say."""
-_RECENT = 8
+_LABELS = "labels"
 _log = logs.get(__name__)
 
 
+class Part(msgspec.Struct, frozen=True, eq=False, weakref=True):
+    """One feature, or all labels, of a NodeFeature; equal ones are the same object."""
+
+    kind: str
+    """As the field of `Features` is named, or `labels`."""
+    name: str
+    packed: bytes
+
+
 class PackedFeature(Wire):
-    """A NodeFeature as it comes (`spec`) and as it is kept (`packed`)."""
+    """A NodeFeature as it comes (`spec`) and as it is kept (`parts`)."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
     spec: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
-    packed: bytes = b""
+    parts: tuple[Part, ...] = ()
+
+
+class _Features(Wire):
+    flags: dict[str, msgspec.Raw] | None = None
+    attributes: dict[str, msgspec.Raw] | None = None
+    instances: dict[str, msgspec.Raw] | None = None
+
+
+class _Spec(Wire):
+    features: _Features | None = None
+    labels: msgspec.Raw = _EMPTY
+
+
+_decoder = msgspec.json.Decoder(_Spec)
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "flags": msgspec.json.Decoder(Flags),
+    "attributes": msgspec.json.Decoder(Attributes),
+    "instances": msgspec.json.Decoder(Instances),
+    _LABELS: msgspec.json.Decoder(dict[str, str] | None),
+}
+_known: weakref.WeakValueDictionary[bytes, Part] = weakref.WeakValueDictionary()
+"""All parts that are held somewhere, by what they say."""
 
 
 def node_of(found: PackedFeature) -> str:
@@ -45,23 +88,51 @@ def pack(found: PackedFeature) -> PackedFeature | None:
     if not node_of(found):
         return None
     try:
-        spec = _decoder.decode(found.spec)
+        parts = tuple(_part(*each) for each in _pieces(_decoder.decode(found.spec)))
     except msgspec.DecodeError as error:
         _log.warning("NodeFeature left out", object=f"{meta.namespace}/{meta.name}", error=error)
         return None
-    packed = zlib.compress(bytes(found.spec), _LEVEL)
-    _recent[packed] = spec
-    if len(_recent) > _RECENT:
-        del _recent[next(iter(_recent))]
     kept = {labels.FEATURES_NODE: node_of(found)}
     return PackedFeature(
         metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, labels=kept),
         spec=_EMPTY,
-        packed=packed,
+        parts=parts,
     )
 
 
 def unpack(kept: PackedFeature) -> NodeFeature:
-    """Return the NodeFeature that was packed. It may be shared, so it is not to be changed."""
-    spec = _recent.get(kept.packed) or _decoder.decode(zlib.decompress(kept.packed))
-    return NodeFeature(metadata=kept.metadata, spec=spec)
+    """Return the NodeFeature that was packed. Its parts are shared, so it is not to be changed."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in kept.parts:
+        value = (_large if len(part.packed) > _LARGE_BYTES else _small)(part)
+        found.setdefault(part.kind, {})[part.name] = value
+    given = found.pop(_LABELS)[""]
+    return NodeFeature(
+        metadata=kept.metadata, spec=NodeFeatureSpec(features=Features(**found), labels=given)
+    )
+
+
+def _pieces(spec: _Spec) -> Iterator[tuple[str, str, msgspec.Raw]]:
+    for kind in _Features.__struct_fields__:
+        for name, raw in (getattr(spec.features, kind, None) or {}).items():
+            yield kind, name, raw
+    yield _LABELS, "", spec.labels
+
+
+def _part(kind: str, name: str, raw: msgspec.Raw) -> Part:
+    """The part that says this. DecodeError if it makes no sense."""
+    text = bytes(raw)
+    key = hashlib.blake2b(f"{kind} {name}\0".encode() + text, digest_size=16).digest()
+    held = _known.get(key)
+    if held is None:
+        _DECODERS[kind].decode(text)  # What cannot be read is told now.
+        held = _known[key] = Part(kind, name, zlib.compress(text, _LEVEL))
+    return held
+
+
+def _unpacked(part: Part) -> Any:
+    return _DECODERS[part.kind].decode(zlib.decompress(part.packed))
+
+
+_large = functools.lru_cache(maxsize=8)(_unpacked)
+_small = functools.lru_cache(maxsize=1024)(_unpacked)

@@ -109,6 +109,19 @@ def test_a_feature_is_the_same_after_packing() -> None:
     assert packing.unpack(packed("a", x="1")) == feature("a", x="1")
 
 
+def test_what_two_nodes_have_in_common_is_held_once_and_stays_as_it_is() -> None:
+    one, two, other = packed("a", x="1"), packed("a", x="1"), packed("b", x="1")
+    assert one.parts == two.parts
+    assert one.parts[0] is two.parts[0]
+    assert [each.name for each in one.parts if each not in other.parts] == ["a.b"]
+    both = [packing.unpack(one), packing.unpack(other)]
+    given = {"name": "r", "labels": {"y": "@a.b.from"}, "vars": {"seen": "true"}}
+    for _ in range(2):
+        assert wanted(both, rule("r", given)).labels["feature.node.kubernetes.io/y"] == "b"
+        assert wanted(both[:1], rule("r", given)).labels["feature.node.kubernetes.io/y"] == "a"
+    assert both == [feature("a", x="1"), feature("b", x="1")]
+
+
 def test_a_feature_without_a_node_or_a_readable_spec_is_left_out() -> None:
     for text in (
         b'{"metadata":{"name":"a","namespace":"b"},"spec":{}}',

@@ -70,7 +70,7 @@ class Named(msgspec.Struct, frozen=True):
 def evaluate(rules: Iterable[Named], known: Known) -> tuple[Outcome, list[Refusal]]:
     """Return what all rules give together. `known` gets `rule.matched` as they are used."""
     total, refused = Outcome(), []
-    earlier = known.attributes.setdefault(MATCHED, {})
+    earlier = known.attributes[MATCHED] = dict(known.attributes.get(MATCHED, {}))
     for each in rules:
         try:
             outcome = execute(each.rule, known, each.path)

@@ -74,7 +74,7 @@ class Pattern:
             steps += held.cost
             if held.is_match or steps > _STEP_LIMIT:
                 break
-        self._spend(steps)
+        self._spend(steps, steps)
         return held.is_match
 
     def _follow(self, held: _Set, character: str) -> _Set:
@@ -175,9 +175,9 @@ class Pattern:
                     waiting.append(following)
         return found
 
-    def _spend(self, steps: int, total: int = 0) -> None:
+    def _spend(self, steps: int, total: int) -> None:
         effort.spend(steps)
-        if max(steps, total) > _STEP_LIMIT:
+        if total > _STEP_LIMIT:
             allowed = "a simpler pattern or a shorter text"
             raise InvalidError(
                 f"{self._text!r} takes too long; allowed: {allowed}", allowed=allowed
