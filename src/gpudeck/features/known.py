@@ -23,7 +23,7 @@ Element = dict[str, str]
 
 
 class Known(msgspec.Struct):
-    """All that is known of a node, by feature. Values may be shared, so none is changed in place."""
+    """All that is known of a node, by feature. What is held may be shared, and is not changed."""
 
     flags: dict[str, Set[str]] = msgspec.field(default_factory=dict)
     attributes: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)

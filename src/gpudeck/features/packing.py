@@ -9,7 +9,6 @@ node lately serves the others.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import weakref
 import zlib
@@ -31,8 +30,9 @@ from gpudeck.api.nodefeatures import (
 )
 
 _LEVEL = 1  # Three quarters of what the slowest level saves, in a tenth of its time.
-_LARGE_BYTES = 4096
-"""Of a packed part. Of the few kinds that are larger (the kernel's options) few are unpacked."""
+_LATELY_BYTES = 4 << 20
+"""Text of the parts that stay unpacked: as objects some 30 MB, and a few hundred kilobytes where
+nodes are alike."""
 _EMPTY = msgspec.Raw(b"null")
 _LABELS = "labels"
 _log = logs.get(__name__)
@@ -44,6 +44,7 @@ class Part(msgspec.Struct, frozen=True, eq=False, weakref=True):
     kind: str
     """As the field of `Features` is named, or `labels`."""
     name: str
+    size: int
     packed: bytes
 
 
@@ -104,8 +105,7 @@ def unpack(kept: PackedFeature) -> NodeFeature:
     """Return the NodeFeature that was packed. Its parts are shared, so it is not to be changed."""
     found: dict[str, dict[str, Any]] = {}
     for part in kept.parts:
-        value = (_large if len(part.packed) > _LARGE_BYTES else _small)(part)
-        found.setdefault(part.kind, {})[part.name] = value
+        found.setdefault(part.kind, {})[part.name] = _lately.get(part)
     given = found.pop(_LABELS)[""]
     return NodeFeature(
         metadata=kept.metadata, spec=NodeFeatureSpec(features=Features(**found), labels=given)
@@ -126,13 +126,30 @@ def _part(kind: str, name: str, raw: msgspec.Raw) -> Part:
     held = _known.get(key)
     if held is None:
         _DECODERS[kind].decode(text)  # What cannot be read is told now.
-        held = _known[key] = Part(kind, name, zlib.compress(text, _LEVEL))
+        held = _known[key] = Part(kind, name, len(text), zlib.compress(text, _LEVEL))
     return held
 
 
-def _unpacked(part: Part) -> Any:
-    return _DECODERS[part.kind].decode(zlib.decompress(part.packed))
+class _Lately:
+    """Parts that were asked for lately, unpacked. Not for several threads at a time."""
+
+    def __init__(self) -> None:
+        self._held: dict[Part, Any] = {}
+        self._bytes = 0
+
+    def get(self, part: Part) -> Any:
+        """What a part says."""
+        if part in self._held:
+            value = self._held.pop(part)
+        else:
+            value = _DECODERS[part.kind].decode(zlib.decompress(part.packed))
+            self._bytes += part.size
+        self._held[part] = value  # The last of all.
+        while self._bytes > _LATELY_BYTES:
+            oldest = next(iter(self._held))
+            del self._held[oldest]
+            self._bytes -= oldest.size
+        return value
 
 
-_large = functools.lru_cache(maxsize=8)(_unpacked)
-_small = functools.lru_cache(maxsize=1024)(_unpacked)
+_lately = _Lately()
