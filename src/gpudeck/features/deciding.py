@@ -8,15 +8,16 @@ or makes no sense, is left out and reported; all else goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from gpudeck.api.core import Taint
-from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureRule
+from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureGroupSpec, NodeFeatureRule
 from gpudeck.errors import InvalidError
-from gpudeck.features import labelling, permitting
+from gpudeck.features import grouping, labelling, packing, permitting
 from gpudeck.features.known import Known
+from gpudeck.features.packing import PackedFeature
 from gpudeck.features.permitting import Policy
 from gpudeck.features.rules import checking, evaluating
 from gpudeck.features.rules.evaluating import Named, Refusal
@@ -50,6 +51,41 @@ def named(rules: Iterable[NodeFeatureRule]) -> list[Named]:
         Named(each.metadata.name, f"spec.rules[{index}]", rule)
         for each in sorted(rules, key=lambda each: each.metadata.name)
         for index, rule in enumerate(each.spec.rules)
+    ]
+
+
+def decide(
+    held: Iterable[PackedFeature],
+    rules: Iterable[Named],
+    *,
+    own_namespace: str,
+    policy: Policy,
+    groups: Mapping[str, NodeFeatureGroupSpec],
+) -> tuple[Wanted, dict[str, grouping.Answer]]:
+    """What a node should have, and whether it belongs to groups; takes a while if it has much."""
+    features = _unpacked(held, own_namespace)
+    found = known(features)
+    answers = grouping.ask(groups, found)
+    return wanted(features, rules, own_namespace, policy, known=found), answers
+
+
+def ask(
+    held: Iterable[PackedFeature], *, own_namespace: str, groups: Mapping[str, NodeFeatureGroupSpec]
+) -> dict[str, grouping.Answer]:
+    """Whether a node belongs to groups."""
+    return grouping.ask(groups, known(_unpacked(held, own_namespace)))
+
+
+def _unpacked(held: Iterable[PackedFeature], own_namespace: str) -> list[NodeFeature]:
+    return ordered(map(packing.unpack, held), own_namespace)
+
+
+def said_of(rule: NodeFeatureRule, policy: Policy) -> list[str]:
+    """All `faults` of the rules of one object, each with the name of its rule."""
+    return [
+        f"rule {each.rule.name!r}: {message}"
+        for each in named([rule])
+        for message in faults(each, policy)
     ]
 
 

@@ -7,7 +7,7 @@ other rules asks all nodes once: what happens in a large cluster costs as much a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
 
@@ -22,14 +22,25 @@ from gpudeck.features.known import Known
 from gpudeck.features.rules import evaluating
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """Whether a node fulfils one rule of a group."""
+
+    spec: NodeFeatureGroupSpec
+    """The rules that it was asked about."""
+    is_member: bool
+    wrong: str = ""
+    """Why the rules cannot be used on this node; then it is no member."""
+
+
 class _Members(msgspec.Struct):
     spec: NodeFeatureGroupSpec
-    """The rules that the nodes were asked about."""
+    """The rules that the nodes are asked about."""
     nodes: set[str] = msgspec.field(default_factory=set)
     is_whole: bool = False
     """Whether all nodes were asked."""
-    wrong: InvalidError | None = None
-    """Why the rules make no sense; then no node is asked any more."""
+    wrong: str = ""
+    """Why the rules cannot be used, on the first node where that was so."""
+    is_told: bool = False
 
 
 class Membership:
@@ -54,23 +65,22 @@ class Membership:
         """Forget a group."""
         self._of.pop(key, None)
 
-    def ask(self, key: str, node: str, known: Known) -> bool:
-        """Ask one group about a node of which this is known; whether that changed the group."""
-        held = self._of.get(key)
-        if held is None or held.wrong is not None:
-            return False
-        try:
-            is_one = is_member(held.spec, known)
-        except InvalidError as error:
-            held.wrong = error
-            return True
-        was = node in held.nodes
-        (held.nodes.add if is_one else held.nodes.discard)(node)
-        return is_one is not was
+    def rules(self) -> dict[str, NodeFeatureGroupSpec]:
+        """What a node is to be asked, by the group's key."""
+        return {key: held.spec for key, held in self._of.items()}
 
-    def changed(self, node: str, known: Known) -> list[str]:
-        """Ask all groups about a node; the keys of those that changed."""
-        return [key for key in self._of if self.ask(key, node, known)]
+    def tell(self, node: str, answers: Mapping[str, Answer]) -> list[str]:
+        """Take what a node answered, by group; the keys of those that changed."""
+        changed = []
+        for key, answer in answers.items():
+            held = self._of.get(key)
+            if held is None or held.spec is not answer.spec:
+                continue  # It has gone, or has other rules by now.
+            if (answer.wrong and not held.wrong) or answer.is_member is not (node in held.nodes):
+                changed.append(key)
+            held.wrong = held.wrong or answer.wrong
+            (held.nodes.add if answer.is_member else held.nodes.discard)(node)
+        return changed
 
     def gone(self, node: str) -> list[str]:
         """Forget a node; the keys of the groups that it was in."""
@@ -80,18 +90,34 @@ class Membership:
         return left
 
     def status(self, key: str) -> NodeFeatureGroupStatus | None:
-        """The status of a group, None if it is forgotten. InvalidError if its rules are wrong."""
+        """The status of a group, None if it is forgotten."""
         held = self._of.get(key)
-        if held is not None and held.wrong is not None:
-            raise held.wrong
-        return status(held.nodes) if held is not None else None
+        if held is None:
+            return None
+        return NodeFeatureGroupStatus(nodes=[GroupNode(name=name) for name in sorted(held.nodes)])
+
+    def complaint(self, key: str) -> str:
+        """Why the rules of a group cannot be used, once; empty if they can, or it was told."""
+        held = self._of.get(key)
+        if held is None or held.is_told or not held.wrong:
+            return ""
+        held.is_told = True
+        return held.wrong
 
 
-def is_member(spec: NodeFeatureGroupSpec, known: Known) -> bool:
-    """Whether a node fulfils one rule of the group. InvalidError if a rule makes no sense."""
-    return evaluating.is_member(spec.feature_group_rules or (), known, "spec.featureGroupRules")
+def ask(rules: Mapping[str, NodeFeatureGroupSpec], known: Known) -> dict[str, Answer]:
+    """Ask a node of which this is known whether it belongs to groups.
 
-
-def status(members: Iterable[str]) -> NodeFeatureGroupStatus:
-    """The status of a group with these nodes."""
-    return NodeFeatureGroupStatus(nodes=[GroupNode(name=name) for name in sorted(members)])
+    A node on which rules fail is no member: others must not lose their group by it.
+    """
+    found = {}
+    for key, spec in rules.items():
+        try:
+            is_member = evaluating.is_member(
+                spec.feature_group_rules or (), known, "spec.featureGroupRules"
+            )
+        except InvalidError as error:
+            found[key] = Answer(spec, is_member=False, wrong=error.message)
+        else:
+            found[key] = Answer(spec, is_member)
+    return found

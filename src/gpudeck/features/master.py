@@ -21,7 +21,7 @@ from gpudeck.api import labels, names
 from gpudeck.api.core import Node, NodeSpec, NodeStatus
 from gpudeck.api.labelselectors import fulfils
 from gpudeck.api.meta import Meta, ObjectMeta, ObjectReference
-from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureGroup, NodeFeatureRule
+from gpudeck.api.nodefeatures import NodeFeatureGroup, NodeFeatureRule
 from gpudeck.api.resources import (
     NAMESPACE,
     NODE,
@@ -40,7 +40,6 @@ from gpudeck.features import (
     presence,
     settings,
 )
-from gpudeck.features.known import Known
 from gpudeck.features.packing import PackedFeature
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
@@ -76,6 +75,8 @@ class Master:
         self._groups = Cache(api, NODE_FEATURE_GROUP, NodeFeatureGroup)
         self._present = presence.Presence(given.absent_seconds)
         self._membership = grouping.Membership()
+        self._thinking = asyncio.Lock()
+        """Held by whoever works out something in a thread; two would only hinder each other."""
         self._named = deciding.named(())
         self._names: dict[str, str] = {}
         """Names of Nodes by what a label says of them, which may be shorter."""
@@ -84,6 +85,7 @@ class Master:
         self._settled: dict[str, bytes] = {}
         """What Nodes look like for which nothing is to be done, until features or rules change."""
         self._queue = Queue("nodes")
+        self._rule_queue = Queue("rules")
         self._group_queue = Queue("groups")
         identity = given.identity or socket.gethostname()
         self._recorder = recording.Recorder(api, "node-feature-discovery-master", instance=identity)
@@ -155,6 +157,7 @@ class Master:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._queue.work(self._reconcile, workers=self._settings.workers))
             group.create_task(self._group_queue.work(self._reconcile_group))
+            group.create_task(self._rule_queue.work(self._check_rule))
             group.create_task(self._sweep())
 
     async def _sweep(self) -> None:
@@ -183,12 +186,11 @@ class Master:
         held = self._namespaces.objects.get(namespace)
         return held is not None and fulfils(held.metadata.labels or {}, now.namespaces)
 
-    def _held(self, name: str) -> tuple[list[NodeFeature], float | None]:
-        """The NodeFeatures that count for a node, in order, and when to ask again, in seconds."""
+    def _held(self, name: str) -> tuple[list[PackedFeature], float | None]:
+        """The NodeFeatures that count for a node, and when to ask again, in seconds."""
         now = asyncio.get_running_loop().time()
         held, again = self._present.of(names.node_label(name), now)
-        found = [packing.unpack(each) for each in held if self._counts(each)]
-        return deciding.ordered(found, self._namespace), again
+        return [each for each in held if self._counts(each)], again
 
     def _node_changed(self, change: Change[Node]) -> None:
         label = names.node_label(change.key)
@@ -212,9 +214,7 @@ class Master:
             return
         self._named = deciding.named(self._rules.objects.values())
         self._decide_anew(self._nodes.objects)
-        for each in deciding.named([change.new] if change.new is not None else ()):
-            for message in deciding.faults(each, settings.policy(self._settings)):
-                self._refuse(self._rule(each.origin), f"rule {each.rule.name!r}: {message}")
+        self._rule_queue.add(change.key)
 
     def _group_changed(self, change: Change[NodeFeatureGroup]) -> None:
         if change.new is None:
@@ -227,6 +227,18 @@ class Master:
         for key in keys:
             self._group_queue.add(key, GROUP_SECONDS)
 
+    async def _check_rule(self, key: str) -> None:
+        """Say what makes no sense in a rule, whether or not a node fulfils it."""
+        rule = self._rules.objects.get(key)
+        if rule is None:
+            return
+        policy = settings.policy(self._settings)
+        async with self._thinking:
+            said = await asyncio.to_thread(deciding.said_of, rule, policy)
+        if key in self._rules.objects:
+            for message in said:
+                self._refuse(self._rule(key), message)
+
     async def _reconcile(self, name: str) -> float | None:
         # Many nodes may be right as they are, and the lease must be renewed between them.
         await asyncio.sleep(0)
@@ -235,7 +247,13 @@ class Master:
             return None
         self._settled[name] = b""  # Gone if features or rules change until it is written.
         now = asyncio.get_running_loop().time()
-        wanted, again = self._decide(node)
+        wanted, again = await self._decide(name)
+        node = self._nodes.objects.get(name)
+        if node is None:
+            return None
+        if not self._settings.allow_overwrite:
+            wanted = planning.respecting(node, wanted)
+        self._report(node, wanted)
         left = self._present.patience(now)
         if left is not None:
             wanted = planning.patient(node, wanted)
@@ -257,18 +275,20 @@ class Master:
             self._settled[name] = planning.fingerprint(planning.applied(node, plan))
         return again
 
-    def _decide(self, node: Node) -> tuple[deciding.Wanted, float | None]:
+    async def _decide(self, name: str) -> tuple[deciding.Wanted, float | None]:
         """What the Node should have, and after how many seconds to ask again."""
-        name = node.metadata.name
-        features, again = self._held(name)
-        known = deciding.known(features)
-        if self._groups.objects:
-            self._write_groups(self._membership.changed(name, known))
-        policy = settings.policy(self._settings)
-        wanted = deciding.wanted(features, self._named, self._namespace, policy, known=known)
-        if not policy.allows_overwrite:
-            wanted = planning.respecting(node, wanted)
-        self._report(node, wanted)
+        async with self._thinking:
+            held, again = self._held(name)
+            wanted, answers = await asyncio.to_thread(
+                deciding.decide,
+                held,
+                self._named,
+                own_namespace=self._namespace,
+                policy=settings.policy(self._settings),
+                groups=self._membership.rules(),
+            )
+            if name in self._nodes.objects:
+                self._write_groups(self._membership.tell(name, answers))
         return wanted, again
 
     async def _carry_out(self, node: Node, plan: planning.Plan) -> None:
@@ -325,15 +345,12 @@ class Master:
             return
         if self._membership.begin(key, group):
             for name in list(self._nodes.objects):
-                await asyncio.sleep(0)
-                if name in self._nodes.objects:
-                    self._membership.ask(key, name, self._known(name))
+                await self._ask(key, name)
             self._membership.whole(key)
-        try:
-            status = self._membership.status(key)
-        except errors.InvalidError as error:
-            self._refuse(recording.of(NODE_FEATURE_GROUP, group.metadata), error.message)
-            return
+        status = self._membership.status(key)
+        complaint = self._membership.complaint(key)
+        if complaint:
+            self._refuse(recording.of(NODE_FEATURE_GROUP, group.metadata), complaint)
         if status in (None, group.status) or self._settings.no_publish:
             return
         meta = ObjectMeta(name=group.metadata.name, namespace=group.metadata.namespace)
@@ -347,9 +364,18 @@ class Master:
             )
             metrics.writes.labels("group").inc()
 
-    def _known(self, name: str) -> Known:
-        features, _ = self._held(name)
-        return deciding.known(features)
+    async def _ask(self, key: str, name: str) -> None:
+        """Ask one node whether it belongs to one group."""
+        async with self._thinking:
+            rules = self._membership.rules()
+            if key not in rules or name not in self._nodes.objects:
+                return
+            held, _ = self._held(name)
+            answers = await asyncio.to_thread(
+                deciding.ask, held, own_namespace=self._namespace, groups={key: rules[key]}
+            )
+            if name in self._nodes.objects:
+                self._membership.tell(name, answers)
 
 
 def _labelled(namespace: Meta) -> Meta:

@@ -10,6 +10,7 @@ node lately serves the others.
 from __future__ import annotations
 
 import hashlib
+import threading
 import weakref
 import zlib
 from collections.abc import Iterator
@@ -131,14 +132,19 @@ def _part(kind: str, name: str, raw: msgspec.Raw) -> Part:
 
 
 class _Lately:
-    """Parts that were asked for lately, unpacked. Not for several threads at a time."""
+    """Parts that were asked for lately, unpacked."""
 
     def __init__(self) -> None:
         self._held: dict[Part, Any] = {}
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def get(self, part: Part) -> Any:
         """What a part says."""
+        with self._lock:
+            return self._get(part)
+
+    def _get(self, part: Part) -> Any:
         if part in self._held:
             value = self._held.pop(part)
         else:
