@@ -32,8 +32,8 @@ class Identified(Protocol):
 
 
 T = TypeVar("T", bound=Identified)
-YIELD_EVERY = 64
-"""Objects decoded before other tasks get a turn: some 5 to 15 ms."""
+YIELD_BYTES = 128 * 1024
+"""Text of objects decoded before other tasks get a turn: some 5 to 15 ms."""
 LASTING_SECONDS = 5.0
 """A watch that ends sooner without an event counts as a failure, lest it spins."""
 _log = logs.get(__name__)
@@ -71,6 +71,7 @@ class Cache(Generic[T]):
         self._callbacks: list[Callable[[watching.Change[T]], None]] = []
         self._pace = pace or pacing.Backoff()
         self._version: str | None = None
+        self._read_bytes = 0
         self._synced = asyncio.Event()
         self._log = _log.bind(resource=resource.plural)
 
@@ -124,12 +125,11 @@ class Cache(Generic[T]):
             version = page.resource_version
             if page.is_anew:
                 seen.clear()
-            for index, raw in enumerate(page.items):
+            for raw in page.items:
                 key, new = self._decode(raw)
                 seen.add(key)
                 self._store(key, new)
-                if index % YIELD_EVERY == YIELD_EVERY - 1:
-                    await asyncio.sleep(0)
+                await self._give_way(raw)
         for key in [key for key in self.objects if key not in seen]:
             self._store(key, None)
         return version
@@ -144,10 +144,16 @@ class Cache(Generic[T]):
                 self._take(event)
                 self._pace.reset()
                 count += 1
-                if count % YIELD_EVERY == 0:
-                    await asyncio.sleep(0)
+                await self._give_way(event.object)
         if count == 0 and loop.time() - started < LASTING_SECONDS:
             await asyncio.sleep(self._pace.next())
+
+    async def _give_way(self, read: msgspec.Raw) -> None:
+        """Let other tasks have a turn if much was read since the last one."""
+        self._read_bytes += len(read)
+        if self._read_bytes >= YIELD_BYTES:
+            self._read_bytes = 0
+            await asyncio.sleep(0)
 
     def _take(self, event: watching.WatchEvent) -> None:
         if event.type != watching.BOOKMARK:

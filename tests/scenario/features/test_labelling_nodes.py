@@ -5,16 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.scenario.agent.bus import Host
 from tests.support import apiserver
 
 from gpudeck.api import labels, names, resources
-from gpudeck.features import collecting, master, metrics, worker
+from gpudeck.api.nodefeatures import NodeFeatureRule
+from gpudeck.features import collecting, deciding, master, metrics, worker
+from gpudeck.features.known import Known
+from gpudeck.features.permitting import Policy
 from gpudeck.features.settings import Settings
 
 NODE, NAMESPACE = "node-0", "gpudeck-system"
@@ -330,6 +335,46 @@ async def test_what_the_api_server_refuses_is_said_on_the_node(story: Story) -> 
         events = await story.server.until(lambda: story.server.objects(resources.EVENT))
     assert {each["involvedObject"]["name"] for each in events.values()} == {NODE}
     assert {each["reason"] for each in events.values()} == {"FeatureRefused"}
+
+
+async def test_the_master_answers_while_a_rule_takes_long_and_the_rule_is_refused(
+    story: Story,
+) -> None:
+    odd = 0x9E3779B97F4A7C15
+    numbers = [number * odd % (1 << 60) for number in range(999)]
+    names = {f"{each:060b}".replace("0", "a").replace("1", "b"): "y" for each in numbers}
+    explosive = {"feature": "local.feature", "matchName": {"op": "InRegexp",
+                 "value": ["(a|b)*a(a|b){40}c"]}}  # fmt: skip
+    rules = [{"name": "long", "labels": {"a": "b"}, "matchFeatures": [explosive]},
+             {"name": "good", "labels": {"c": "d"}}]  # fmt: skip
+    given = {"metadata": {"name": "r", "uid": "rule-uid"}, "spec": {"rules": rules}}
+    story.feature()
+    feature = story.server.objects(resources.NODE_FEATURE)[KEY]
+    feature["spec"]["features"] = {"attributes": {"local.feature": {"elements": names}}}
+    story.server.put(resources.NODE_FEATURE, feature)
+    begin = time.perf_counter()
+    deciding.wanted([], deciding.named([msgspec.convert(given, NodeFeatureRule)]), NAMESPACE,
+                    Policy(), known=Known(attributes={"local.feature": names}))  # fmt: skip
+    takes = time.perf_counter() - begin
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0.001)
+            gaps.append(time.perf_counter() - last)
+            last = time.perf_counter()
+
+    story.server.put(resources.NODE_FEATURE_RULE, given)
+    async with story.run(master.Master):
+        ticks = asyncio.create_task(tick())
+        await story.server.until(lambda: "feature.node.kubernetes.io/c" in story.labels)
+        events = await story.server.until(lambda: story.server.objects(resources.EVENT))
+        ticks.cancel()
+    (event,) = events.values()
+    assert "rule 'long': it takes too long" in event["message"]
+    assert "feature.node.kubernetes.io/a" not in story.labels
+    assert max(gaps) < takes / 2
 
 
 async def test_a_mistake_in_a_rule_is_told_before_a_node_fits(story: Story) -> None:

@@ -145,7 +145,7 @@ async def test_other_tasks_have_turns_while_a_large_list_is_read(
     server: apiserver.ApiServer, connection: client.Client
 ) -> None:
     for number in range(400):
-        server.put(NODE, node(f"node-{number}"))
+        server.put(NODE, node(f"node-{number}", text="x" * 4096))
     turns = 0
     sizes: list[int] = []
     cache = caching.Cache(connection, NODE, Node)
@@ -160,7 +160,7 @@ async def test_other_tasks_have_turns_while_a_large_list_is_read(
     other = asyncio.create_task(others())
     async with running(cache):
         other.cancel()
-    assert max(sizes.count(turn) for turn in set(sizes)) <= caching.YIELD_EVERY
+    assert max(sizes.count(turn) for turn in set(sizes)) <= caching.YIELD_BYTES // 4096
 
 
 async def test_an_unreadable_object_is_left_out_and_the_rest_is_kept(
