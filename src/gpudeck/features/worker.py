@@ -92,7 +92,7 @@ class Worker:
         self._last: reading.Reading | None = None
         self._body: NodeFeature | None = None
         self._answer: tuple[NodeFeatureSpec, NodeFeatureSpec] | None = None
-        self._told: tuple[str, ...] = ()
+        self._told: frozenset[str] = frozenset()
         self._began: float | None = None
 
     @property
@@ -173,7 +173,7 @@ class Worker:
         for each in found.left_out:
             if each not in self._told:
                 _log.warning("A part of the host is left out", what=each)
-        self._told = found.left_out
+        self._told = frozenset(found.left_out)
 
     async def _watch_bus(self) -> None:
         """Tell of devices and modules that come and go; drivers of devices are no feature."""
@@ -189,10 +189,10 @@ class Worker:
 
     async def _watch_files(self) -> None:
         """Look at names and times of the files each second: no event tells of them here."""
-        before = _stamps(self._root)
+        before = await asyncio.to_thread(_stamps, self._root.look())
         while True:
             await asyncio.sleep(self._settings.poll_seconds)
-            now = _stamps(self._root)
+            now = await asyncio.to_thread(_stamps, self._root.look())
             if now != before:
                 before = now
                 self._wanted.set()
@@ -262,6 +262,6 @@ def _stamps(root: Root) -> dict[str, tuple[int, int, int] | None]:
     found: dict[str, tuple[int, int, int] | None] = {}
     for folder in (local.FOLDER, custom.FOLDER):
         with contextlib.suppress(errors.GpudeckError):
-            names = root.list(folder)
+            names = root.list(folder)[: local.MOST_FILES]
             found.update({f"{folder}/{name}": root.stamp(f"{folder}/{name}") for name in names})
     return found

@@ -73,11 +73,15 @@ class Root:
     def read_bytes(self, path: HostPath, *, limit: int = -1) -> bytes:
         """The content of a file, at most `limit` bytes if given.
 
-        Raises NotFoundError, ForbiddenError, or UnavailableError where the device or
-        disk answers with an error (EIO).
+        Raises NotFoundError, ForbiddenError, UnavailableError where the device or disk
+        answers with an error (EIO), or InvalidError for what is no file: to open a pipe waits
+        for a writer, and to open a device may do something.
         """
         try:
-            with self.real(path).open("rb", buffering=0) as stream:
+            real = self._real(path)
+            if not stat.S_ISREG(os.stat(real).st_mode):  # noqa: PTH116 (as `_target`)
+                raise errors.InvalidError(f"{path} is not a file", reason="FileInvalid")
+            with open(real, "rb", buffering=0) as stream:  # noqa: PTH123
                 return stream.read(limit) or b""
         except OSError as error:
             raise files.translated(error, path) from error

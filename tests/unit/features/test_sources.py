@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tests.support.hostfiles import HostFiles
 from gpudeck import errors
 from gpudeck.features.known import Known
 from gpudeck.features.sources import (
+    custom,
     kernel,
     local,
     memory,
@@ -248,6 +251,51 @@ def test_files_of_others_are_read_as_far_as_a_node_feature_holds_them(tree: Host
     assert set(known.attributes["local.label"]) == {"label-0", "label-1", "label-2"}
 
 
+def test_odd_files_of_others_cost_themselves_alone(tree: HostFiles) -> None:
+    folder = tree.path / local.FOLDER[1:]
+    tree.write(f"{local.FOLDER[1:]}/10-good", "good=1\n")
+    os.mkfifo(folder / "20-pipe")
+    os.mknod(folder / "30-socket", stat.S_IFSOCK | 0o644)
+    (folder / "40-loop").symlink_to("40-loop")
+    (folder / "50-dangling").symlink_to("nowhere")
+    (folder / "60-folder").mkdir()
+    tree.write(f"{local.FOLDER[1:]}/70-wrong", "# +nonsense\n" * 1000 + "better=1\n")
+    with (folder / "80-vast").open("wb") as stream:
+        stream.truncate(100 << 20)
+    tree.write(f"{local.FOLDER[1:]}/90-\udcff", "last=1\n")
+    known = Known()
+    left_out = local.read(tree.root, known)
+    assert known.attributes["local.label"] == {"good": "1", "better": "1", "last": "1"}
+    names = [each.partition(local.FOLDER)[2][1:3] for each in left_out]
+    assert set(names) == {"20", "30", "40", "70", "80"}
+    assert names.count("70") <= 11
+    assert "more" in next(each for each in reversed(left_out) if "70-wrong" in each)
+
+
+def test_what_may_not_be_looked_at_costs_itself_alone(tree: HostFiles) -> None:
+    tree.write("etc/os-release", "ID=ubuntu\n")
+    for folder, content in (
+        (local.FOLDER, "good=1\n"),
+        (custom.FOLDER, "[{name: r, labels: {a: b}}]"),
+    ):
+        tree.write(f"{folder[1:]}/good", content)
+    root = Closed(tree.path)
+    found = reading.read(root, reading.Wanted({"local", "custom"}))
+    assert found.failed == ()
+    assert found.known.attributes["local.label"] == {"good": "1"}
+    assert found.labels == {"a": "b"}
+    assert len(found.left_out) == 2
+
+
+def test_very_many_files_of_others_are_read_as_far_as_it_goes(tree: HostFiles) -> None:
+    for number in range(local.MOST_FILES + 5):
+        tree.write(f"{local.FOLDER[1:]}/{number:05d}", f"n{number}=1\n")
+    known = Known()
+    (left_out,) = local.read(tree.root, known)
+    assert len(known.attributes["local.label"]) == local.MOST_FILES
+    assert left_out == f"{local.FOLDER}: 5 files are left out; allowed: at most {local.MOST_FILES}"
+
+
 def test_rules_of_the_node_itself_give_labels(tree: HostFiles) -> None:
     folder = "etc/kubernetes/node-feature-discovery/custom.d"
     tree.write("etc/os-release", "ID=ubuntu\n")
@@ -307,6 +355,21 @@ def test_one_sick_attribute_costs_itself_not_what_it_belongs_to(tree: HostFiles)
     assert [each["device"] for each in found.known.instances["usb.device"]] == ["9302"]
     assert found.known.attributes["memory.hugepages"] == {"enabled": "true", "hugepages-1Gi": "4"}
     assert found.known.attributes["system.osrelease"]["ID"] == "ubuntu"
+
+
+class Closed(Root):
+    """A root below whose two folders stands one more that may not be looked at."""
+
+    def list(self, path: HostPath) -> list[str]:
+        if str(path).endswith("closed"):
+            raise errors.ForbiddenError(f"{path}: Permission denied")
+        found = super().list(path)
+        return [*found, "closed"] if str(path).endswith(".d") else found
+
+    def is_directory(self, path: HostPath) -> bool:
+        if "features.d/closed" in str(path):
+            raise errors.ForbiddenError(f"{path}: Permission denied")
+        return str(path).endswith("closed") or super().is_directory(path)
 
 
 class SickDisk(Root):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,15 @@ def test_a_loop_of_links_is_refused_by_name(tree: Path) -> None:
     with pytest.raises(errors.InvalidError, match="/etc/a: too many links"):
         Root(tree).read_text("/etc/a")
     assert not Root(tree).exists("/etc/a")
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK])
+def test_what_is_no_file_is_refused_and_waits_for_nobody(tree: Path, kind: int) -> None:
+    os.mknod(tree / "etc/odd", kind | 0o644)
+    (tree / "etc/link").symlink_to("odd")
+    for path in ("/etc/odd", "/etc/link", "/etc"):
+        with pytest.raises(errors.InvalidError, match=f"{path} is not a file"):
+            Root(tree).read_bytes(path)
 
 
 def test_the_text_of_a_link_is_given_unresolved(tree: Path) -> None:

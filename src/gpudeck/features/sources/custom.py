@@ -10,7 +10,7 @@ folders included, because a mounted ConfigMap is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NoReturn
 
 import msgspec
@@ -34,9 +34,14 @@ def labels(root: Root, known: Known, own: Iterable[Named] = ()) -> tuple[dict[st
     """
     named = list(own)
     left_out: list[str] = []
-    for path in _files(root, FOLDER, depth=1):
+    waiting = _below(root, FOLDER)
+    while waiting:
+        path = waiting.pop(0)
         try:
-            named += _rules(root, path)
+            if not root.is_directory(path):
+                named += _rules(root, path)
+            elif path.count("/") == FOLDER.count("/") + 1:
+                waiting[:0] = _below(root, path)
         except errors.NotFoundError:
             continue  # It went after it was listed.
         except (InvalidError, errors.ForbiddenError) as error:
@@ -46,15 +51,8 @@ def labels(root: Root, known: Known, own: Iterable[Named] = ()) -> tuple[dict[st
     return outcome.labels, [*left_out, *(f"{each.origin}: {each.message}" for each in refused)]
 
 
-def _files(root: Root, folder: str, *, depth: int) -> Iterator[str]:
-    for name in root.list(folder):
-        path = f"{folder}/{name}"
-        if name.startswith("."):
-            continue
-        if not root.is_directory(path):
-            yield path
-        elif depth:
-            yield from _files(root, path, depth=depth - 1)
+def _below(root: Root, folder: str) -> list[str]:
+    return [f"{folder}/{name}" for name in root.list(folder) if not name.startswith(".")]
 
 
 def _rules(root: Root, path: str) -> list[Named]:

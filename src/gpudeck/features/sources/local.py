@@ -24,6 +24,9 @@ TOTAL_BYTES = 3 * LIMIT_BYTES
 """Of all files together. Each name stands in a NodeFeature thrice, and twice more in its managed
 fields; etcd takes 1.5 MiB (3.7), and with a NodeFeature that it refuses all labels of the node
 would stay as they were."""
+MOST_FILES = 1000
+_MOST_SAID = 10
+"""Lines of one file that are said to be wrong."""
 _DIRECTIVE = "# +"
 
 
@@ -42,10 +45,11 @@ def read(root: Root, known: Known) -> list[str]:
     """
     now = datetime.datetime.now(datetime.UTC)
     total, room = File(), TOTAL_BYTES
-    for name in root.list(FOLDER):
-        if name.startswith(".") or root.is_directory(f"{FOLDER}/{name}"):
-            continue
+    names = [name for name in root.list(FOLDER) if not name.startswith(".")]
+    for name in names[:MOST_FILES]:
         try:
+            if root.is_directory(f"{FOLDER}/{name}"):
+                continue
             content = _content(root, f"{FOLDER}/{name}", min(room, LIMIT_BYTES))
         except errors.NotFoundError:
             continue  # It went after it was listed.
@@ -56,7 +60,10 @@ def read(root: Root, known: Known) -> list[str]:
         found = parse(content.decode("utf-8", "replace"), now)
         total.features.update(found.features)
         total.labels.update(found.labels)
-        total.left_out += [f"{FOLDER}/{name}: {each}" for each in found.left_out]
+        total.left_out += [f"{FOLDER}/{name}: {each}" for each in _some(found.left_out)]
+    if len(names) > MOST_FILES:
+        more = len(names) - MOST_FILES
+        total.left_out.append(f"{FOLDER}: {more} files are left out; allowed: at most {MOST_FILES}")
     known.attributes["local.feature"] = total.features
     known.attributes["local.label"] = total.labels
     return total.left_out
@@ -68,6 +75,12 @@ def _content(root: Root, path: str, limit: int) -> bytes:
         allowed = f"at most {LIMIT_BYTES} bytes, and {TOTAL_BYTES} in all files together"
         raise InvalidError(f"{path} is too large; allowed: {allowed}", field=path, allowed=allowed)
     return content
+
+
+def _some(said: list[str]) -> list[str]:
+    if len(said) <= _MOST_SAID:
+        return said
+    return [*said[:_MOST_SAID], f"{len(said) - _MOST_SAID} more lines are no directives"]
 
 
 def parse(text: str, now: datetime.datetime) -> File:
