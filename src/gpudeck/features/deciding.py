@@ -8,7 +8,9 @@ or makes no sense, is left out and reported; all else goes on.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -16,11 +18,22 @@ from gpudeck.api.core import Taint
 from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureGroupSpec, NodeFeatureRule
 from gpudeck.errors import InvalidError
 from gpudeck.features import grouping, labelling, packing, permitting
-from gpudeck.features.known import Known
+from gpudeck.features.known import Known, gathered
 from gpudeck.features.packing import PackedFeature
 from gpudeck.features.permitting import Policy
 from gpudeck.features.rules import checking, evaluating
 from gpudeck.features.rules.evaluating import Named, Refusal
+
+N = TypeVar("N", NodeFeature, PackedFeature)
+MOST_FEATURES = 100
+"""NodeFeatures of one node that count: whoever may write some could else stop the work on it."""
+FEATURES_BYTES = 8 << 20
+FOREIGN_BYTES = 32 * 1024
+"""Names and values of labels that NodeFeatures of other namespaces give a node: what stands on a
+Node is limited (256 KiB of annotations, one of which lists the labels), and a Node that is full
+keeps all labels as they are."""
+MOST_SAID = 20
+"""Refusals that are told of one node or rule at a time."""
 
 
 class Wanted(msgspec.Struct):
@@ -33,7 +46,7 @@ class Wanted(msgspec.Struct):
     refused: list[Refusal] = msgspec.field(default_factory=list)
 
 
-def ordered(features: Iterable[NodeFeature], own_namespace: str) -> list[NodeFeature]:
+def ordered(features: Iterable[N], own_namespace: str) -> list[N]:
     """NodeFeatures in the order in which they count."""
     return sorted(
         features,
@@ -63,30 +76,63 @@ def decide(
     groups: Mapping[str, NodeFeatureGroupSpec],
 ) -> tuple[Wanted, dict[str, grouping.Answer]]:
     """What a node should have, and whether it belongs to groups; takes a while if it has much."""
-    features = _unpacked(held, own_namespace)
+    counted, refused = counting(held, own_namespace)
+    features = [packing.unpack(each) for each in counted]
     found = known(features)
     answers = grouping.ask(groups, found)
-    return wanted(features, rules, own_namespace, policy, known=found), answers
+    result = wanted(features, rules, own_namespace, policy, known=found)
+    result.refused = _some([*refused, *result.refused])
+    return result, answers
 
 
 def ask(
     held: Iterable[PackedFeature], *, own_namespace: str, groups: Mapping[str, NodeFeatureGroupSpec]
 ) -> dict[str, grouping.Answer]:
     """Whether a node belongs to groups."""
-    return grouping.ask(groups, known(_unpacked(held, own_namespace)))
+    counted, _ = counting(held, own_namespace)
+    return grouping.ask(groups, known(map(packing.unpack, counted)))
 
 
-def _unpacked(held: Iterable[PackedFeature], own_namespace: str) -> list[NodeFeature]:
-    return ordered(map(packing.unpack, held), own_namespace)
+def counting(
+    held: Iterable[PackedFeature], own_namespace: str
+) -> tuple[list[PackedFeature], list[Refusal]]:
+    """Those of a node's NodeFeatures that count, in order, and what is to be said of the others."""
+    kept: list[PackedFeature] = []
+    left_out: list[PackedFeature] = []
+    room = FEATURES_BYTES
+    for each in ordered(held, own_namespace):
+        size = packing.size(each)
+        if size > room or len(kept) >= MOST_FEATURES:
+            left_out.append(each)
+        else:
+            kept.append(each)
+            room -= size
+    if not left_out:
+        return kept, []
+    first = left_out[0].metadata
+    return kept, [
+        Refusal(
+            "",
+            f"{len(left_out)} NodeFeatures do not count, {first.namespace}/{first.name} the first "
+            f"of them; allowed: at most {MOST_FEATURES} a node, and {FEATURES_BYTES} bytes",
+        )
+    ]
+
+
+def _some(said: list[Refusal]) -> list[Refusal]:
+    if len(said) <= MOST_SAID:
+        return said
+    return [*said[:MOST_SAID], Refusal("", f"{len(said) - MOST_SAID} more are refused")]
 
 
 def said_of(rule: NodeFeatureRule, policy: Policy) -> list[str]:
-    """All `faults` of the rules of one object, each with the name of its rule."""
-    return [
+    """The first `faults` of the rules of one object, each with the name of its rule."""
+    said = (
         f"rule {each.rule.name!r}: {message}"
         for each in named([rule])
         for message in faults(each, policy)
-    ]
+    )
+    return list(itertools.islice(said, MOST_SAID))
 
 
 def faults(named: Named, policy: Policy) -> Iterator[str]:
@@ -122,10 +168,7 @@ def faults(named: Named, policy: Policy) -> Iterator[str]:
 
 def known(features: Iterable[NodeFeature]) -> Known:
     """All that NodeFeatures, in their order, say of their node."""
-    found = Known()
-    for each in features:
-        found.add(each.spec.features)
-    return found
+    return gathered(each.spec.features for each in features)
 
 
 def wanted(
@@ -176,6 +219,7 @@ def _own_labels(
 ) -> dict[str, str]:
     """The labels that NodeFeatures carry themselves."""
     found: dict[str, str] = {}
+    room = FOREIGN_BYTES
     for each in features:
         namespace = each.metadata.namespace or ""
         is_foreign = namespace != own_namespace
@@ -184,10 +228,11 @@ def _own_labels(
         for name, value in (each.spec.labels or {}).items():
             full = labelling.full_name(name)
             if is_foreign:
+                origin = f"{namespace}/{each.metadata.name}"
+                room -= len(full) + len(value)
                 try:
-                    permitting.order(
-                        full, value, f"{namespace}/{each.metadata.name}", own_namespace
-                    )
+                    permitting.order(full, value, origin, own_namespace)
+                    permitting.room(full, room, origin, FOREIGN_BYTES)
                 except InvalidError as error:
                     report("", error.message)
                     continue

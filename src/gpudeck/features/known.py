@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Set
 from typing import TypeVar
 
 import msgspec
@@ -28,25 +28,6 @@ class Known(msgspec.Struct):
     flags: dict[str, Set[str]] = msgspec.field(default_factory=dict)
     attributes: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     instances: dict[str, list[Element]] = msgspec.field(default_factory=dict)
-
-    def add(self, features: Features | None) -> None:
-        """Add what a NodeFeature says: a later value of a name is the valid one.
-
-        What but one of them says is taken as it is, which spares a copy of thousands of names.
-        """
-        if features is None:
-            return
-        for name, flags in (features.flags or {}).items():
-            elements = (flags.elements or {}).keys()
-            held = self.flags.get(name.lower())
-            self.flags[name.lower()] = elements if held is None else held | elements
-        for name, values in (features.attributes or {}).items():
-            known = self.attributes.get(name.lower())
-            new = values.elements or {}
-            self.attributes[name.lower()] = new if known is None else {**known, **new}
-        for name, things in (features.instances or {}).items():
-            found = [each.attributes or {} for each in things.elements or []]
-            self.instances[name.lower()] = [*self.instances.get(name.lower(), ()), *found]
 
     def lookup(self, reference: str) -> str | None:
         """The value of `<domain>.<feature>.<element>`; None if there is none."""
@@ -85,3 +66,34 @@ class Known(msgspec.Struct):
                 for name, things in sorted(self.instances.items())
             },
         )
+
+
+def gathered(given: Iterable[Features | None]) -> Known:
+    """All that NodeFeatures say: of two values of a name the later is the valid one.
+
+    What but one of them says is taken as it is, which spares a copy of thousands of names.
+    """
+    flags: dict[str, list[dict[str, Nothing]]] = {}
+    attributes: dict[str, list[dict[str, str]]] = {}
+    instances: dict[str, list[Element]] = {}
+    for each in given:
+        if each is None:
+            continue
+        for name, names in (each.flags or {}).items():
+            flags.setdefault(name.lower(), []).append(names.elements or {})
+        for name, values in (each.attributes or {}).items():
+            attributes.setdefault(name.lower(), []).append(values.elements or {})
+        for name, things in (each.instances or {}).items():
+            found = (thing.attributes or {} for thing in things.elements or ())
+            instances.setdefault(name.lower(), []).extend(found)
+    return Known(
+        {name: _merged(parts).keys() for name, parts in flags.items()},
+        {name: _merged(parts) for name, parts in attributes.items()},
+        instances,
+    )
+
+
+def _merged(parts: list[dict[str, T]]) -> dict[str, T]:
+    if len(parts) == 1:
+        return parts[0]
+    return {name: value for part in parts for name, value in part.items()}

@@ -84,6 +84,11 @@ def node_of(found: PackedFeature) -> str:
     return (found.metadata.labels or {}).get(labels.FEATURES_NODE, "")
 
 
+def size(kept: PackedFeature) -> int:
+    """Bytes of text of what a NodeFeature says."""
+    return sum(part.size for part in kept.parts)
+
+
 def pack(found: PackedFeature) -> PackedFeature | None:
     """Return what is kept of one that has just come; None if it cannot be read or used."""
     meta = found.metadata

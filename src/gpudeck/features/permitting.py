@@ -90,6 +90,16 @@ def order(name: str, value: str, origin: str, own_namespace: str) -> None:
         )
 
 
+def room(name: str, left: int, origin: str, limit: int) -> None:
+    """Return if there is room for a label of another namespace; InvalidError if not."""
+    if left < 0:
+        allowed = f"at most {limit} bytes of labels a node from NodeFeatures of other namespaces"
+        raise InvalidError(
+            f"label {name} of NodeFeature {origin}: there is no room; allowed: {allowed}",
+            allowed=allowed,
+        )
+
+
 def annotation(name: str, value: str) -> None:
     """Return if the annotation may be written. InvalidError says why not."""
     namespace, _ = _qualified(name, "annotation")

@@ -24,7 +24,7 @@ from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference
 from gpudeck.api.nodefeatures import NodeFeature, NodeFeatureSpec
 from gpudeck.api.resources import NODE, NODE_FEATURE
 from gpudeck.features import configuring, following, labelling, metrics, settings
-from gpudeck.features.known import Known
+from gpudeck.features.known import gathered
 from gpudeck.features.settings import Settings
 from gpudeck.features.sources import custom, local, reading
 from gpudeck.host import certificates, pci, uevents
@@ -162,9 +162,7 @@ class Worker:
         held = self._written.objects.get(f"{self._namespace}/{self._settings.node_name}")
         if held is None:
             return None
-        known = Known()
-        known.add(held.spec.features)
-        return reading.Reading(known, labels=held.spec.labels or {})
+        return reading.Reading(gathered([held.spec.features]), labels=held.spec.labels or {})
 
     def _report(self, found: reading.Reading) -> None:
         metrics.left_out.set(len(found.left_out))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.nodefeatures import (
@@ -16,6 +17,7 @@ from gpudeck.api.nodefeatures import (
     NodeFeatureSpec,
 )
 from gpudeck.features import deciding, packing, presence
+from gpudeck.features.known import gathered
 from gpudeck.features.permitting import Policy
 
 OWN = "gpudeck-system"
@@ -120,6 +122,50 @@ def test_what_two_nodes_have_in_common_is_held_once_and_stays_as_it_is() -> None
         assert wanted(both, rule("r", given)).labels["feature.node.kubernetes.io/y"] == "b"
         assert wanted(both[:1], rule("r", given)).labels["feature.node.kubernetes.io/y"] == "a"
     assert both == [feature("a", x="1"), feature("b", x="1")]
+
+
+def decided(held: list[packing.PackedFeature]) -> deciding.Wanted:
+    found, _ = deciding.decide(held, [], own_namespace=OWN, policy=Policy(), groups={})
+    return found
+
+
+def test_of_thousands_of_features_of_one_node_the_own_and_some_others_count() -> None:
+    others = [packed(f"x{number:04d}", "team", **{f"l{number}": "1"}) for number in range(3000)]
+    found = decided([*others, packed("zz", mine="1")])
+    assert len(found.labels) == deciding.MOST_FEATURES
+    assert found.labels["feature.node.kubernetes.io/mine"] == "1"
+    (refusal,) = found.refused
+    assert refusal.message.startswith("2901 NodeFeatures do not count, team/x0099 the first of")
+
+
+def test_a_large_feature_leaves_no_room_for_what_comes_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deciding, "FEATURES_BYTES", 500)
+    large = packed("a", "team", **{f"l{number}": "1" for number in range(99)})
+    found = decided([packed("z", mine="1"), large, packed("b", "team", other="1")])
+    assert set(found.labels) == {f"feature.node.kubernetes.io/{name}" for name in ("mine", "other")}
+
+
+def test_labels_of_other_namespaces_never_fill_a_node() -> None:
+    many = {f"l{number:05d}": "1" for number in range(20_000)}
+    found = decided([packed("a", "team", **many), packed("z", mine="1"), packed("b", own="1")])
+    texts = [name + value for name, value in found.labels.items()]
+    assert sum(map(len, texts)) <= deciding.FOREIGN_BYTES + 100
+    assert found.labels["feature.node.kubernetes.io/mine"] == "1"
+    assert len(found.refused) == deciding.MOST_SAID + 1
+    assert "of NodeFeature team/a: there is no room" in found.refused[0].message
+    assert "more are refused" in found.refused[-1].message
+
+
+def test_very_many_features_of_one_kind_are_gathered_soon() -> None:
+    parts = [
+        Features(
+            attributes={"a.b": Attributes(elements={f"{number}-{each}": "1" for each in range(50)})}
+        )
+        for number in range(2000)
+    ]
+    assert len(gathered(parts).attributes["a.b"]) == 100_000
 
 
 def test_a_feature_without_a_node_or_a_readable_spec_is_left_out() -> None:
