@@ -3,11 +3,21 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gpudeck.errors import InvalidError
 from gpudeck.features import templates
+from gpudeck.features.rules import effort
 
+CALLS = (
+    "".join(
+        f'{{{{ define "{number}" }}}}' + f'{{{{ template "{number + 1}" . }}}}' * 9 + "{{ end }}"
+        for number in range(18)
+    )
+    + '{{ define "18" }}{{ end }}{{ template "0" . }}'
+)
 VALUE = {
     "pci": {
         "device": [
@@ -146,6 +156,26 @@ def test_a_template_gives_what_go_would_give(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        CALLS,
+        "{{ range 99 }}{{ range 99 }}{{ $x := until 9999 }}{{ end }}{{ end }}",
+        "{{ range 9999 }}{{ $x := print (until 9999) }}{{ end }}",
+        "{{ $l := list }}{{ range 9999 }}{{ $l = append $l . }}{{ end }}",
+        "{{ range 9999 }}{{ $x := until 9999 | uniq }}{{ end }}",
+        '{{ $x := repeat 60000 "a" }}{{ range 9999 }}{{ $y := upper $x | lower }}{{ end }}',
+        '{{ range 99 }}{{ $x := regexReplaceAll "(a*)*b" (repeat 9999 "a") "" }}{{ end }}',
+    ],
+    ids=["calls", "ranges", "shown", "append", "uniq", "texts", "patterns"],
+)
+def test_a_template_that_would_run_for_ever_is_ended(text: str) -> None:
+    begin = time.process_time()
+    with effort.bounded(), pytest.raises(InvalidError, match="too long"):
+        templates.render(text, VALUE, "here")
+    assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("{{ .pci.devices }}", "here: line 1: there is no devices; the names are device"),
@@ -190,6 +220,19 @@ def test_a_template_gives_what_go_would_give(text: str, expected: str) -> None:
         ('{{ until 9000 | join (repeat 60000 "a") }}', "more than 65536"),
         ('{{ $x := repeat 9000 "a" }}{{ regexReplaceAll "a" $x $x }}', "more than 65536"),
         ('{{ $x := repeat 9000 "a" }}{{ regexReplaceAllLiteral "a" $x $x }}', "more than 65536"),
+        ('{{ ceil "inf" }}', "ceil: cannot convert float infinity"),
+        ("{{ until 99999999999999999999 }}", "until: Python int too large"),
+        ("{{ " + "1" * 5000 + " }}", "is no number"),
+        ("{{ 0x_ }}", "'0x_' is no number"),
+        ("x" * 70_000, "more than 65536 characters"),
+        (
+            '{{ define "a" }}'
+            + "{{ if true }}" * 49
+            + '{{ template "a" . }}'
+            + "{{ end }}" * 50
+            + '{{ template "a" . }}',
+            "actions stand in each other over 200 times",
+        ),
         ('{{ env "HOME" }}', "'env' is not known here"),
         ('{{ regexMatch "(" "x" }}', "a pattern: '(' is not valid"),
         ("{{ " + "(" * 100 + "1" + ")" * 100 + " }}", "levels"),

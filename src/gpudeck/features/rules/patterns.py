@@ -24,6 +24,8 @@ _STATE_LIMIT = 10_000
 _REMEMBERED = 4000
 """Pairs of a set of states and a character whose result is kept."""
 _SHOWN = 100
+_PLACED = 4
+"""Steps of a state that remembers places."""
 _STEP_LIMIT = 500_000
 """States times characters of one call: less than a second."""
 Holds = Callable[[str, str], bool]
@@ -123,9 +125,9 @@ class Pattern:
         for index in range(start, len(text) + 1):
             if found is None:
                 threads.append((self._start, {0: index}))
-            reached = self._ordered(threads, text, index)
-            steps += len(reached)
-            self._spend(len(reached), steps)
+            reached, count = self._ordered(threads, text, index)
+            steps += count * _PLACED
+            self._spend(count * _PLACED, steps)
             threads = []
             for state, places in reached:
                 accepts = self._accepts[state]
@@ -140,8 +142,11 @@ class Pattern:
 
     def _ordered(
         self, threads: list[tuple[int, Places]], text: str, index: int
-    ) -> list[tuple[int, Places]]:
-        """The states that want a character, and the end, in the order of preference."""
+    ) -> tuple[list[tuple[int, Places]], int]:
+        """The states that want a character, and the end, in the order of preference.
+
+        And how many were looked at.
+        """
         before, after = text[index - 1 : index] if index else "", text[index : index + 1]
         reached, seen = [], set()
         waiting = threads[::-1]
@@ -159,7 +164,7 @@ class Pattern:
             if slot is not None:
                 places = {**places, slot: index}
             waiting += [(each, places) for each in reversed(self._next[state])]
-        return reached
+        return reached, len(seen)
 
     def _reach(self, states: set[int], before: str, after: str) -> set[int]:
         """All states that can be had from `states` without another character."""

@@ -7,10 +7,12 @@ What was found of the node is never changed.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from gpudeck.features.rules import effort
 from gpudeck.features.templates.values import is_true, shown
 
 _MOST = 10_000
@@ -26,9 +28,10 @@ class _Map(dict[str, Any]):
 
 
 def _bounded(value: T) -> T:
-    for count, _ in enumerate(_walked(value, 0)):
-        if count >= _MOST:
-            raise ValueError(f"a list or map holds more than {_MOST} values")
+    count = sum(1 for _ in itertools.islice(_walked(value, 0), _MOST + 1))
+    effort.spend(count)
+    if count > _MOST:
+        raise ValueError(f"a list or map holds more than {_MOST} values")
     return value
 
 
@@ -61,6 +64,7 @@ def _end(value: Any, index: int) -> Any:
 def _unique(value: Any) -> list[Any]:
     kept: list[Any] = []
     for each in _list(value):
+        effort.spend(len(kept) // 16)  # So many are compared in the time of a step.
         if each not in kept:
             kept.append(each)
     return kept

@@ -10,10 +10,13 @@ from gpudeck.features.templates.tree import TemplateError
 _BRANCHES = ("if", "range", "with")
 _LITERALS = {"true": True, "false": False, "nil": None}
 _DEEPEST = 50
+_LONGEST = 64 * 1024
 
 
 def parse(text: str) -> tree.Program:
     """Return a template and those that it defines. TemplateError if it cannot be read."""
+    if len(text) > _LONGEST:
+        raise TemplateError(1, f"a template of more than {_LONGEST} characters")
     reader = _Reader(lexing.tokens(text))
     nodes, end = reader.nodes(loops=0, depth=0)
     if end.kind != lexing.END:
@@ -214,7 +217,7 @@ def _simple(token: Token) -> tree.Operand | None:
         case lexing.STRING:
             found = tree.Literal(token.value)
         case lexing.NUMBER:
-            found = tree.Literal(_number(token.value))
+            found = tree.Literal(_number(token))
         case lexing.WORD if token.value in _LITERALS:
             found = tree.Literal(_LITERALS[token.value])
         case lexing.WORD if token.value in functions.KNOWN:
@@ -224,8 +227,14 @@ def _simple(token: Token) -> tree.Operand | None:
     return found
 
 
-def _number(text: str) -> int | float:
-    digits = text.lower().replace("_", "")
+def _number(token: Token) -> int | float:
+    try:
+        return _read(token.value.lower().replace("_", ""))
+    except ValueError as error:
+        raise TemplateError(token.line, f"{token.value[:40]!r} is no number") from error
+
+
+def _read(digits: str) -> int | float:
     sign = -1 if digits.startswith("-") else 1
     digits = digits.lstrip("+-")
     for start, base in (("0x", 16), ("0o", 8), ("0b", 2)):

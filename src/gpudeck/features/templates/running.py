@@ -6,12 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gpudeck.features.rules import effort
 from gpudeck.features.templates import functions, tree, values
 from gpudeck.features.templates.tree import TemplateError
 
 _ROUNDS = 10_000
 _BYTES = 64 * 1024
 _DEEPEST = 20
+_LEVELS = 200
+_WALK = 4
+"""Steps of going into a part of a template."""
+_STEP_CHARACTERS = 256
+"""Characters of text that a function goes through in the time of a step."""
 
 
 class _Break(Exception):  # noqa: N818 (a way out of a loop, not an error)
@@ -34,11 +40,20 @@ class _Runner:
         self.pieces: list[str] = []
         self._named = named
         self._depth = 0
+        self._levels = 0
         self._length = 0
         self._rounds = 0
         self._variables: list[tuple[str, Any]] = [("", value)]
 
     def walk(self, nodes: Sequence[tree.Node], dot: Any) -> None:
+        self._levels += 1
+        try:
+            self._walk(nodes, dot)
+        finally:
+            self._levels -= 1
+
+    def _walk(self, nodes: Sequence[tree.Node], dot: Any) -> None:
+        effort.spend(_WALK + len(nodes))
         for node in nodes:
             match node:
                 case tree.Text():
@@ -78,6 +93,9 @@ class _Runner:
         self.pieces.append(text)
 
     def _branch(self, node: tree.Branch, dot: Any) -> None:
+        if self._levels > _LEVELS:
+            line = node.pipeline.line
+            raise TemplateError(line, f"actions stand in each other over {_LEVELS} times")
         if node.kind == "range":
             self._range(node, dot)
             return
@@ -147,12 +165,16 @@ class _Runner:
         if first.name in ("and", "or"):
             return self._logic(first.name, command, dot, carried)
         given = [self._operand(each, dot, command.line) for each in rest]
+        effort.spend(1 + sum(map(_weight, (*given, *carried))))
         try:
             result = functions.CALLABLE[first.name](*given, *carried)
-        except (ValueError, TypeError) as error:
-            wrong = f"{first.name} takes other values"
-            message = str(error) if isinstance(error, ValueError) else wrong
-            raise TemplateError(command.line, message) from error
+        except TypeError as error:
+            raise TemplateError(command.line, f"{first.name} takes other values") from error
+        except ArithmeticError as error:
+            raise TemplateError(command.line, f"{first.name}: {error}") from error
+        except ValueError as error:
+            raise TemplateError(command.line, str(error)) from error
+        effort.spend(_weight(result))
         if isinstance(result, str) and len(result) > _BYTES:
             raise TemplateError(command.line, f"{first.name} makes more than {_BYTES} characters")
         return result
@@ -191,6 +213,12 @@ class _Runner:
             if known == name:
                 return value
         raise TemplateError(line, f"there is no variable ${name}")
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value) // _STEP_CHARACTERS
+    return len(value) if isinstance(value, list | dict) else 0
 
 
 def _field(value: Any, name: str, line: int) -> Any:
