@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import random
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -255,7 +256,8 @@ async def _large(api: Client, kubeconfig: str, host: Path, nodes: int) -> list[F
     _say(f"making {about} …")
     await _fill(api, spec, nodes)
     _say("master …")
-    options = {"absent-seconds": 0, "page-size": 100}
+    port = _free_port()
+    options = {"absent-seconds": 0, "page-size": 100, "health-port": port}
     async with (
         Watched(api, NODE).following() as seen,
         _running("master", kubeconfig, **options) as master,
@@ -268,6 +270,8 @@ async def _large(api: Client, kubeconfig: str, host: Path, nodes: int) -> list[F
         spent = processes.cpu_seconds(master.pid)
         _say("changes …")
         delays, change = await _changes(api, seen, master, nodes)
+        _say("a rule …")
+        rule = await _rule(api, seen, master, port=port, nodes=nodes)
         size = processes.size(master.pid)
     _say("gc …")
     deleted, gc_size = await _collected(api, kubeconfig, nodes)
@@ -285,6 +289,18 @@ async def _large(api: Client, kubeconfig: str, host: Path, nodes: int) -> list[F
             for share in (0.5, 0.99)
         ),
         _figure(f"change_cpu_{nodes}", "master: CPU a change", [change], "ms", note=about),
+        _figure(
+            f"rule_{nodes}", "new NodeFeatureRule to the label on every node", [rule.seconds],
+            note=about,
+        ),
+        _figure(
+            f"rule_cpu_{nodes}", "master: CPU a node for a new NodeFeatureRule", [rule.cpu_ms],
+            "ms", note=f"one PATCH a node, {about}",
+        ),
+        _figure(
+            f"rule_answer_{nodes}", "slowest answer of the master's /healthz meanwhile",
+            [rule.slowest], note=about,
+        ),
         _figure(
             f"gc_{nodes}", "gc: exec to the last NodeFeature of a vanished node gone", [deleted],
             note=f"a tenth of {about}",
@@ -330,6 +346,54 @@ async def _changes(
             group.create_task(one(index))
             await asyncio.sleep(1 / CHANGES_PER_SECOND)
     return delays, (processes.cpu_seconds(master.pid) - before) / len(delays) * 1000
+
+
+class Passed(msgspec.Struct):
+    """What a pass over all nodes took."""
+
+    seconds: float
+    cpu_ms: float
+    """Of the master, a node."""
+    slowest: float
+    """Longest time in seconds to an answer of its /healthz."""
+
+
+async def _rule(
+    api: Client, seen: Watched, master: hosts.Program, *, port: int, nodes: int
+) -> Passed:
+    """Give every node a label by one rule."""
+    label = "example.com/passed"
+    rule = {"name": "all", "labels": {label: "yes"}, "matchFeatures": NVIDIA}
+    body = {"metadata": {"name": "all"}, "spec": {"rules": [rule]}}
+    answers: list[float] = []
+    asking = asyncio.create_task(_ask(port, answers))
+    before = processes.cpu_seconds(master.pid)
+    await api.apply(NODE_FEATURE_RULE, body, Meta, manager="bench")
+    begin = time.perf_counter()
+    names = [_name(index) for index in range(nodes)]
+    end = await seen.moment(lambda: all(label in seen.labels(name) for name in names))
+    spent = processes.cpu_seconds(master.pid) - before
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    return Passed(end - begin, spent / nodes * 1000, max(answers))
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+async def _ask(port: int, answers: list[float]) -> None:
+    """Ask for /healthz again and again, and note how long each answer took."""
+    while True:
+        begin = time.perf_counter()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        await reader.readline()
+        answers.append(time.perf_counter() - begin)
+        writer.close()
+        await asyncio.sleep(0.01)
 
 
 async def _collected(api: Client, kubeconfig: str, nodes: int) -> tuple[float, float]:
