@@ -13,6 +13,7 @@ import re
 
 import msgspec
 
+from gpudeck import errors
 from gpudeck.api import labels, quantities
 from gpudeck.api.core import Taint
 from gpudeck.errors import InvalidError
@@ -81,6 +82,7 @@ def order(name: str, value: str, origin: str, own_namespace: str) -> None:
 
     Namespaces have users of their own, and they must not choose a node's mode or cut its cards.
     """
+    _qualified(name, "label")
     if name.startswith(labels.ORDERS):
         _refuse(
             f"label {name} of NodeFeature {origin}",
@@ -94,10 +96,7 @@ def room(name: str, left: int, origin: str, limit: int) -> None:
     """Return if there is room for a label of another namespace; InvalidError if not."""
     if left < 0:
         allowed = f"at most {limit} bytes of labels a node from NodeFeatures of other namespaces"
-        raise InvalidError(
-            f"label {name} of NodeFeature {origin}: there is no room; allowed: {allowed}",
-            allowed=allowed,
-        )
+        _refuse(f"labels of NodeFeature {origin}", name, allowed)
 
 
 def annotation(name: str, value: str) -> None:
@@ -193,6 +192,4 @@ def _qualified(name: str, what: str) -> tuple[str, str]:
 
 
 def _refuse(field: str, value: str, allowed: str) -> None:
-    raise InvalidError(
-        f"{field}: {value!r} is not valid; allowed: {allowed}", field=field, allowed=allowed
-    )
+    raise errors.not_valid(field, value, allowed)

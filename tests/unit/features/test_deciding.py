@@ -154,7 +154,7 @@ def test_labels_of_other_namespaces_never_fill_a_node() -> None:
     assert sum(map(len, texts)) <= deciding.FOREIGN_BYTES + 100
     assert found.labels["feature.node.kubernetes.io/mine"] == "1"
     assert len(found.refused) == deciding.MOST_SAID + 1
-    assert "of NodeFeature team/a: there is no room" in found.refused[0].message
+    assert "labels of NodeFeature team/a: 'feature.node.kubernetes.io/l" in found.refused[0].message
     assert "more are refused" in found.refused[-1].message
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gpudeck.api.nodefeatures import Expression
@@ -67,6 +69,14 @@ def test_versions_are_compared_part_by_part(
 ) -> None:
     expression = Expression(op=op, value=value, type="version")
     assert expressions.predicate(expression, "e")(found) is expected
+
+
+@pytest.mark.parametrize("value", ["1." * 100_000 + "!", "1" + ".1" * 100_000 + "!", "9" * 100_000])
+def test_a_long_text_is_soon_seen_to_be_no_version(value: str) -> None:
+    begin = time.process_time()
+    newer = expressions.predicate(Expression(op="Gt", value=["1"], type="version"), "e")
+    assert not newer(value)
+    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize(

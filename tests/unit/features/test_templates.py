@@ -59,6 +59,7 @@ VALUE = {
         ("{{ or true (index .pci.device 9) }}", "true"),
         ('{{ printf "%s-%04d|%5s|%-3s|%q|%x" "a" 7 "b" "c" "d" 255 }}', 'a-0007|    b|c  |"d"|ff'),
         ('{{ print "a" 1 2 "b" }}', "a1 2b"),
+        ('{{ printf (cat "%" (repeat 50000 "0") | nospace) | len }}', "50001"),
         ("{{ `raw\\n` }}", "raw\\n"),
         ('a\n{{- "b" -}}\n c', "abc"),
         ("{{ $.kernel.version }}", "[map[Name:major Value:6]]"),

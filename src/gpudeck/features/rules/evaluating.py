@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from gpudeck import errors
 from gpudeck.api.core import Taint
 from gpudeck.api.nodefeatures import Alternative, Expression, GroupRule, Rule, Term
 from gpudeck.errors import InvalidError
@@ -234,10 +235,6 @@ def _expand(template: str | None, matched: Matched, into: dict[str, str], path: 
         text = line.strip()
         name, equals, value = text.partition("=")
         if text and not equals:
-            raise InvalidError(
-                f"{path}: the line {text!r} is not valid; allowed: name=value",
-                field=path,
-                allowed="name=value",
-            )
+            raise errors.not_valid(path, text, "lines of name=value")
         if text:
             into[name] = value

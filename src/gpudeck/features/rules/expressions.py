@@ -12,14 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from gpudeck import errors
 from gpudeck.api.nodefeatures import OPERATORS, VALUE_TYPES, Expression
-from gpudeck.errors import InvalidError
 from gpudeck.features.rules import patterns
 
 Ordered = tuple[int, ...]
 Predicate = Callable[[str | None], bool]
 """Whether something holds for a value; None is a value that is not there."""
 _VERSION = re.compile(r"v?([0-9]+(?:\.[0-9]+)*)(?:[-+~_.][0-9A-Za-z.+~_-]*)?")
+_LONGEST_VERSION = 256
+"""Characters: to see that a text is none takes the square of its length."""
 _COMPARE: dict[str, Callable[[Ordered, Sequence[Ordered]], bool]] = {
     "Gt": lambda found, given: found > given[0],
     "Ge": lambda found, given: found >= given[0],
@@ -118,7 +120,7 @@ def _number(text: str) -> Ordered | None:
 
 def _version(text: str) -> Ordered | None:
     """The numbers of a dotted version without zeros at the end: 5.10 and 5.10.0 are equal."""
-    found = _VERSION.fullmatch(text.strip())
+    found = _VERSION.fullmatch(text.strip()) if len(text) <= _LONGEST_VERSION else None
     if found is None:
         return None
     numbers = [int(each[:18]) for each in found[1].split(".")]
@@ -128,6 +130,4 @@ def _version(text: str) -> Ordered | None:
 
 
 def _refuse(field: str, value: object, allowed: str) -> None:
-    raise InvalidError(
-        f"{field}: {value!r} is not valid; allowed: {allowed}", field=field, allowed=allowed
-    )
+    raise errors.not_valid(field, value, allowed)

@@ -18,7 +18,9 @@ from typing import Any
 from gpudeck.features.templates import lists, numbers, texts
 from gpudeck.features.templates.values import is_true, shown
 
-_VERB = re.compile(r"%(?P<flags>[-+# 0]*)(?P<width>\d*)(?P<precision>\.\d+)?(?P<verb>[a-zA-Z%])")
+_VERB = re.compile(
+    r"%(?P<flags>[-+# 0]{0,8})(?P<width>\d{0,9})(?P<precision>\.\d{1,9})?(?P<verb>[a-zA-Z%])"
+)
 _TEXTUAL, _WHOLE, _REAL = "sqxXv", "dxXocv", "fgev"
 _WIDEST = 1024
 
