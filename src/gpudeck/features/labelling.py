@@ -100,7 +100,9 @@ def full_name(name: str) -> str:
 def _fits(name: str, choices: Choices) -> bool:
     if not choices.whitelist:
         return True
-    return patterns.compiled(choices.whitelist, "--label-whitelist").search(name.partition("/")[2])
+    own = name.partition("/")[2]
+    # A longer one is no name of a label, and might take too long.
+    return len(own) <= 63 and patterns.compiled(choices.whitelist, "--label-whitelist").search(own)
 
 
 def _plain(known: Known) -> dict[str, str]:

@@ -78,6 +78,7 @@ class Master:
         self._thinking = asyncio.Lock()
         """Held by whoever works out something in a thread; two would only hinder each other."""
         self._named = deciding.named(())
+        self._has_new_rules = False
         self._names: dict[str, str] = {}
         """Names of Nodes by what a label says of them, which may be shorter."""
         self._told: dict[str, frozenset[str]] = {}
@@ -212,9 +213,15 @@ class Master:
     def _rule_changed(self, change: Change[NodeFeatureRule]) -> None:
         if change.old is not None and change.new is not None and change.old.spec == change.new.spec:
             return
+        self._rule_queue.add(change.key)
+        if not self._has_new_rules:
+            self._has_new_rules = True  # Of many that come at once, the last calls for a pass.
+            asyncio.get_running_loop().call_soon(self._take_rules)
+
+    def _take_rules(self) -> None:
+        self._has_new_rules = False
         self._named = deciding.named(self._rules.objects.values())
         self._decide_anew(self._nodes.objects)
-        self._rule_queue.add(change.key)
 
     def _group_changed(self, change: Change[NodeFeatureGroup]) -> None:
         if change.new is None:

@@ -100,6 +100,11 @@ def test_a_whitelist_looks_at_the_name_without_its_namespace() -> None:
     assert list(labels(known, Choices(whitelist="^gpu"))) == ["nvidia.com/gpu.count"]
 
 
+def test_a_name_that_no_label_has_takes_no_time_and_ends_no_worker() -> None:
+    known = Known(attributes={"local.label": {"example.com/" + "ab" * 30_000: "1"}})
+    assert labels(known, Choices(whitelist="(a|b)*a(a|b){40}c")) == {}
+
+
 def test_only_chosen_sources_have_labels_and_features_stay_known() -> None:
     known = Known(
         flags={"cpu.cpuid": {"AVX"}},
