@@ -92,6 +92,28 @@ async def test_only_pods_with_cards_go_and_the_other_mode_comes(old: str, new: s
 
 
 @pytest.mark.parametrize(("old", "new"), [(DRA, PLUGIN), (PLUGIN, DRA)])
+async def test_a_pod_that_calls_itself_ours_is_anybody_s(old: str, new: str) -> None:
+    """Whoever makes a pod chooses its labels, and its namespace is what tells."""
+    async with story(old) as machine:
+        server = machine.server
+        component = workload(old)["metadata"]["labels"][labels.COMPONENT]
+        for name, has_card in (("trains", True), ("serves", False)):
+            limits = CARD if has_card and old == PLUGIN else {}
+            machine.run_pod(name, claim=has_card and old == DRA, **limits)
+            found = copy.deepcopy(server.objects(POD)[f"t/{name}"])
+            found["metadata"]["labels"][labels.COMPONENT] = component
+            server.put(POD, found)
+        protect(server, "trains")
+        async with controller(server, attended=False):
+            await server.until(machine.is_in(old))
+            machine.wish(new)
+            await server.until(lambda: "to go: t/trains." in machine.said["message"])
+            allow(server, "trains")
+            await server.until(machine.is_in(new))
+        assert machine.pods() == {"t/serves"}
+
+
+@pytest.mark.parametrize(("old", "new"), [(DRA, PLUGIN), (PLUGIN, DRA)])
 @pytest.mark.parametrize("killed_at", [1, 2, 3])
 async def test_a_controller_that_is_killed_at_any_write_goes_on(
     old: str, new: str, killed_at: int

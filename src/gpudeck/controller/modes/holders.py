@@ -76,8 +76,7 @@ def find(
     found = []
     for pod in pods:
         mode = _mode(node, pod, claims, offered)
-        # Our own go with their mode.
-        if mode and (pod.metadata.labels or {}).get(labels.COMPONENT) not in labels.ADAPTERS:
+        if mode:
             found.append(
                 Holder(
                     pod=choosing.identity(pod),

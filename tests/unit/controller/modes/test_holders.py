@@ -98,10 +98,10 @@ def test_a_claim_for_another_resource_hides_no_card_of_the_plugin() -> None:
     assert modes(found, claims(gpus.result(driver="nic.example.com"))) == [PLUGIN]
 
 
-def test_our_own_pods_go_with_their_mode() -> None:
+def test_a_pod_that_calls_itself_ours_holds_what_it_has() -> None:
     found = pod(claim="c")
     found.metadata.labels = {labels.COMPONENT: "nvidia-adapter"}
-    assert modes(found, claims(gpus.result())) == []
+    assert modes(found, claims(gpus.result())) == [DRA]
 
 
 def test_what_a_pod_is_stands_beside_it() -> None:
