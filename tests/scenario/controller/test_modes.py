@@ -514,6 +514,38 @@ async def test_a_node_that_takes_long_gives_its_turn_away_by_the_label() -> None
             assert tainted(server, found[0])
 
 
+async def test_a_node_that_only_waits_for_its_turn_is_no_news() -> None:
+    """The condition says it; of a big cluster there would be thousands of Events at once."""
+    async with ApiServer() as server:
+        names = ("node-1", "node-2")
+        for name in names:
+            known = CARDS | {labels.ACTIVE_MODE: DRA}
+            server.put(NODE, {"metadata": {"name": name, "labels": known}})
+            server.put(POD, user_pod(name, **CARD) | {"spec": pod_spec(name)})
+        async with controller(server, attended=False, default_mode=DRA):
+            await server.until(lambda: all(is_said(server, name, "ModeActive") for name in names))
+
+        def told(name: str) -> set[str]:
+            found = server.objects(EVENT).values()
+            return {each["reason"] for each in found if each["involvedObject"]["name"] == name}
+
+        async def passed(name: str) -> None:
+            """Wait until the Events before one that comes now are written."""
+            known = CARDS | {labels.ACTIVE_MODE: DRA, labels.MODE: "mps"}
+            server.put(NODE, {"metadata": {"name": name, "labels": known}})
+            await server.until(lambda: told(name) == {"ModeUnknown"})
+
+        async with controller(server, attended=False, default_mode=PLUGIN):
+            [waits] = await server.until(
+                lambda: [name for name in names if is_said(server, name, "WaitingForTurn")]
+            )
+            await passed("first")
+        async with controller(server, attended=False, default_mode=DRA):
+            await server.until(lambda: is_said(server, waits, "ModeActive"))
+            await passed("second")
+        assert told(waits) == set()
+
+
 async def test_a_new_node_that_waits_for_another_plugin_takes_no_turn() -> None:
     async with ApiServer() as server:
         server.put(

@@ -26,6 +26,8 @@ from gpudeck.kube.client import Client
 SLOW = "ModeChangeSlow"
 CHANGED = "ModeChanged"
 _WARNINGS = (Phase.UNKNOWN,)
+_QUIET = (Phase.NO_CARDS, Phase.WAITING_FOR_TURN)
+"""What is not told: another default has hundreds of nodes wait at once."""
 
 
 class Writer:
@@ -72,12 +74,13 @@ class Writer:
         metrics.writes.labels("Node").inc()
 
     def _tell(self, name: str, before: NodeCondition | None, step: deciding.Step) -> None:
-        if step.phase is Phase.NO_CARDS or (before is not None and before.reason == step.phase):
+        was = before.reason if before is not None else None
+        if step.phase in _QUIET or was == step.phase:
             return
         if step.phase is not Phase.ACTIVE:
             self._record(name, step.phase, step.message)
-        elif before is not None:  # A node that has just come is no news.
-            is_same = before.reason == Phase.NOTHING_OFFERED
+        elif before is not None and was not in _QUIET:  # A node that has just come is no news.
+            is_same = before.status == conditions.TRUE
             self._record(name, Phase.ACTIVE if is_same else CHANGED, step.message)
 
     def _record(self, name: str, reason: str, message: str) -> None:
