@@ -88,6 +88,10 @@ async def test_all_pods_of_the_node_go_and_who_asked_is_told_of_the_end() -> Non
             allow(server, "a")
             await server.until(lambda: drained() == "7")
             assert pods(server) == {"daemon", "elsewhere"}
+            # Nothing of the Node is left to be looked at when the request goes.
+            notes = {labels.DRAIN: '{"pods": []}', labels.DRAIN_BLOCKED: "Said before."}
+            server.put(NODE, {"metadata": {"name": "node-9", "annotations": notes}})
+            await server.until(lambda: "Said" not in str(server.objects(NODE)["node-9"]))
             ask(server)
             await server.until(lambda: drained() == "")
 

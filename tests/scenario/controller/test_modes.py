@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import itertools
 from collections.abc import AsyncIterator
 from typing import Any
@@ -310,9 +311,13 @@ async def test_a_node_that_truly_offers_nothing_is_in_its_mode_and_says_why(
             assert machine.said["message"].endswith(
                 f"but none is offered. node-0-0000-1b-00-0: {UNOFFERED}"
             )
-            tell(server, "True", "Offered.")
-            await server.until(machine.in_phase("ModeActive"))
-            tell(server, "False", "The driver is not there.")
+            for status, phase in (("True", "ModeActive"), ("False", "NothingOffered")):
+                # Nothing of the Node is left to be looked at when the card is told of.
+                name = f"after-{status.lower()}"
+                server.put(NODE, {"metadata": {"name": name, "labels": CARDS}})
+                await server.until(functools.partial(is_said, server, name, "ModeActive"))
+                tell(server, status, "The driver is not there.")
+                await server.until(machine.in_phase(phase))
             await server.until(lambda: machine.said["message"].endswith("The driver is not there."))
 
 

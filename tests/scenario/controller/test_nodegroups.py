@@ -184,13 +184,16 @@ async def test_a_restart_keeps_the_partitions_of_a_group_that_cannot_be_read_any
                 lambda: all(MIG in known(server, each) for each in ("wrong", "right"))
             )
             await server.until(lambda: labels.GROUP_MIG_CONFIGS in names(server, CONFIG_MAP))
-        before = known(server, "wrong")[MIG]
+            await server.until(lambda: len(names(server)) == 6)
+        before, made = known(server, "wrong")[MIG], names(server)
         server.put(NODE_GROUP, cut("nothing", "wrong"))
         server.put(NODE_GROUP, cut("2g.10gb", "right"))
         async with leader(server):
             await server.until(lambda: described("right") and server.objects(EVENT))
             assert known(server, "wrong")[MIG] == before
             assert described("wrong")
+            await passed(server, "later")
+            assert names(server) == made
             server.put(NODE_GROUP, cut("3g.20gb", "wrong"))
             await server.until(lambda: known(server, "wrong")[MIG] != before)
             await server.until(lambda: described("wrong"))
@@ -278,7 +281,10 @@ async def test_labels_of_cards_go_when_nobody_speaks_for_the_node_any_more(
         # Of NVIDIA's own program, before ours has ever run there.
         theirs = {**worker("theirs"), "name": "nvidia-features-for-theirs"}
         server.put(NODE_FEATURE, {"metadata": theirs, "spec": {}})
-        left = {"gone", "nvidia-features-for-theirs"}
+        # Of somebody who calls it so.
+        named = {**feature("gone")["metadata"], "name": "mine"}
+        server.put(NODE_FEATURE, {"metadata": named, "spec": {}})
+        left = {"gone", "mine", "nvidia-features-for-theirs"}
         server.put(NODE, node())
         server.put(NODE, node("node-1"))
         async with leader(server):

@@ -147,6 +147,13 @@ def test_a_long_name_of_a_group_fits_into_labels_and_names() -> None:
             "spec.gpu.mig.partedConfig",
         ),
         (customs({"profile": "1g.5gb"}, index=-1), "spec.gpu.mig.customConfigs[0].index"),
+        (
+            mig(
+                partedConfig="custom",
+                customConfigs=[{"index": 0, "slices": [{"profile": "1g.5gb"}]}] * 2,
+            ),
+            "spec.gpu.mig.customConfigs[1].index",
+        ),
         (customs(), "spec.gpu.mig.customConfigs[0].slices"),
         (customs({"profile": "1g"}), "spec.gpu.mig.customConfigs[0].slices[0].profile"),
         (
