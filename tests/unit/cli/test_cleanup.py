@@ -219,6 +219,11 @@ async def test_nothing_is_done_while_the_controller_is_installed() -> None:
         assert "the Deployment s/gpu-controller is there" in said
         code, _ = await ran(server, "--namespace", "other")
         assert code == 0
+        # Helm has deleted it, and its pods are still to go: they have no rights any more.
+        meta = {"name": "gpu-controller", "namespace": "s", "finalizers": ["foregroundDeletion"]}
+        server.put(DEPLOYMENT, {"metadata": {**meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        code, _ = await ran(server, "--namespace", "s")
+        assert code == 0
 
 
 async def test_a_server_that_does_not_answer_is_waited_for_so_long_and_no_longer() -> None:
