@@ -21,6 +21,8 @@ from gpudeck.api import labels
 from gpudeck.controller.modes.holders import Holder
 from gpudeck.kube import evicting
 
+SERVED = ("nvidia",)
+"""Makers whose cards the workloads of the modes hand out, as their DaemonSets select nodes."""
 SHOWN = 3
 """Things of one kind that a sentence names."""
 _NAMES = {
@@ -33,6 +35,7 @@ class Phase(enum.StrEnum):
     """How far a Node is; the reason of its condition and of the Events."""
 
     NO_CARDS = "NoCards"
+    """None that anybody hands out."""
     ACTIVE = "ModeActive"
     NOTHING_OFFERED = "NothingOffered"
     UNKNOWN = "ModeUnknown"
@@ -120,7 +123,7 @@ def settled(
 
     `may_start` is False while other nodes have to be done first; `nothing` is as in a View.
     """
-    if labels.VENDOR not in known:
+    if known.get(labels.VENDOR) not in SERVED:
         return Step(Phase.NO_CARDS)
     target = wanted(known, default)
     active = known.get(labels.ACTIVE_MODE)

@@ -140,6 +140,16 @@ def test_a_change_of_mind_at_each_step_turns_back() -> None:
         assert (step.phase, step.active) == (Phase.ACTIVE, start)
 
 
+@pytest.mark.parametrize(("active", "taint"), [(None, None), (PLUGIN, None), (PLUGIN, DRA)])
+def test_a_node_whose_cards_nobody_hands_out_bears_nothing(
+    active: str | None, taint: str | None
+) -> None:
+    """A new mode would never begin there, and its taint keep all pods off for ever."""
+    known = {**labelled(wish=DRA, active=active), labels.VENDOR: "metax"}
+    step = deciding.decide(View(labels=known, taint=taint), DEFAULT)
+    assert (step.phase, step.active, step.taint) == (Phase.NO_CARDS, None, None)
+
+
 def test_a_node_without_cards_bears_nothing() -> None:
     for view in states():
         known = {key: text for key, text in view.labels.items() if key != labels.VENDOR}
