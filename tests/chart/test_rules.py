@@ -16,6 +16,7 @@ from tests.chart import rendering
 
 from gpudeck import settings
 from gpudeck.api import attributes, labels
+from gpudeck.controller.modes import deciding
 from gpudeck.controller.nodegroups import workloads as templates
 from gpudeck.features import configuring
 from gpudeck.mig import configs, defaults
@@ -178,6 +179,16 @@ def test_names_that_programs_know_are_those_of_the_code() -> None:
                 volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]
             }
             assert paths["plugin"].endswith(f"/plugins/{attributes.DOMAIN}")
+
+
+def test_every_workload_of_a_mode_is_for_makers_that_the_controller_takes_for_served() -> None:
+    """A node of another maker would wait for ever for the pods of its mode."""
+    makers = set()
+    for _, each in workloads():
+        chosen = each["spec"]["template"]["spec"].get("nodeSelector", {})
+        if labels.ACTIVE_MODE in chosen:
+            makers.add((chosen[labels.ACTIVE_MODE], chosen[labels.VENDOR]))
+    assert makers == {(mode, maker) for mode in labels.MODES for maker in deciding.SERVED}
 
 
 def test_both_modes_have_the_same_workloads() -> None:
