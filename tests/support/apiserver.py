@@ -367,10 +367,18 @@ class ApiServer:
 
     async def _read(self, request: web.Request, target: Target) -> web.StreamResponse:
         if target.name:
-            return web.json_response(self.store.get(target.kind, target.key))
+            found = self.store.get(target.kind, target.key)
+            return web.json_response(self._owned(target.kind, found))
         if request.query.get("watch") in ("true", "1"):
             return await self._watch(request, target)
         return self._list(request, target)
+
+    def _owned(self, kind: apistore.Kind, value: dict[str, Any]) -> dict[str, Any]:
+        """Add who wrote which fields: to what is read, not to events of watches."""
+        meta = value["metadata"]
+        key = "/".join(filter(None, (meta.get("namespace"), meta["name"])))
+        fields = self.store.ownership(kind, key).managed_fields()
+        return {**value, "metadata": {**meta, "managedFields": fields}}
 
     def _target(self, request: web.Request) -> Target:
         parts = [unquote(part) for part in request.rel_url.raw_path.split("/") if part]
@@ -451,7 +459,11 @@ class ApiServer:
             version, items = self._pages[position]
         else:
             version = str(self.store.version)
-            items = [each for each in self._within(target) if self._choice(request)(each)]
+            items = [
+                self._owned(target.kind, each)
+                for each in self._within(target)
+                if self._choice(request)(each)
+            ]
         meta: dict[str, Any] = {"resourceVersion": version}
         if limit and len(items) > limit:
             meta["continue"] = f"page-{next(self._numbers)}"

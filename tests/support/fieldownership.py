@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -214,6 +215,20 @@ class Ownership:
         if changed:
             self.of.setdefault(owner, set()).update(changed)
 
+    def managed_fields(self) -> list[dict[str, Any]]:
+        """`metadata.managedFields`, as the API server gives it, without times."""
+        found = []
+        for (manager, operation, subresource), paths in self.of.items():
+            fields: dict[str, Any] = {}
+            for path in paths:
+                here = fields
+                for step in path:
+                    here = here.setdefault(_field(step), {})
+            entry = {"manager": manager, "operation": operation, "fieldsType": "FieldsV1"}
+            more = {"subresource": subresource} if subresource else {}
+            found += [{**entry, **more, "fieldsV1": fields}] if fields else []
+        return found
+
     def _take(self, owner: Owner, paths: set[Path]) -> None:
         for other, theirs in self.of.items():
             if other != owner:
@@ -229,6 +244,12 @@ def _stands(value: dict[str, Any], path: Path, leaf: Any) -> bool:
 def _names_its_item(path: Path) -> bool:
     """Whether the leaf is a key of its list item, without which the item is not found again."""
     return any(isinstance(step, ItemKey) and path[-1] in dict(step) for step in path[-2:-1])
+
+
+def _field(step: Any) -> str:
+    if not isinstance(step, ItemKey):
+        return f"f:{step}"
+    return f"v:{json.dumps(step[0][1])}" if step[0][0] == "" else f"k:{json.dumps(dict(step))}"
 
 
 def dotted(path: Path) -> str:

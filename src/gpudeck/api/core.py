@@ -57,6 +57,42 @@ class Node(Wire):
     status: NodeStatus | None = None
 
 
+class OwnedSpec(Wire):
+    """Which fields of a Node's spec somebody has written; each that is there is an empty map."""
+
+    unschedulable: dict[str, str] | None = msgspec.field(default=None, name="f:unschedulable")
+
+
+class OwnedFields(Wire):
+    spec: OwnedSpec | None = msgspec.field(default=None, name="f:spec")
+
+
+class FieldsOwner(Wire):
+    """An entry of `metadata.managedFields`: what the API server knows to be written by whom."""
+
+    manager: str = ""
+    fields: OwnedFields | None = msgspec.field(default=None, name="fieldsV1")
+
+
+class OwnedMeta(ObjectMeta):
+    managed_fields: list[FieldsOwner] | None = None
+
+
+class OwnedNode(Node):
+    """A Node with who wrote its fields, as far as that is read."""
+
+    metadata: OwnedMeta = msgspec.field(default_factory=OwnedMeta)
+
+    def cordoned_by(self) -> frozenset[str]:
+        """Who has cordoned it; nobody where it is not."""
+        is_cordoned = self.spec is not None and bool(self.spec.unschedulable)
+        return frozenset(
+            each.manager
+            for each in (self.metadata.managed_fields if is_cordoned else None) or ()
+            if each.fields and each.fields.spec and each.fields.spec.unschedulable is not None
+        )
+
+
 class ContainerClaim(Wire):
     """An entry of a container's `resources.claims`."""
 

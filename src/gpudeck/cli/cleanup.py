@@ -21,7 +21,7 @@ import msgspec
 import gpudeck
 from gpudeck import errors
 from gpudeck.api import conditions, labels
-from gpudeck.api.core import Node
+from gpudeck.api.core import Node, OwnedNode
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import DEPLOYMENT, NODE
 from gpudeck.cli import output, reading
@@ -109,12 +109,12 @@ async def _check_gone(client: Client, namespace: str) -> None:
 
 async def clean(client: Client, *, features: bool) -> Outcome:
     """Clean every Node. Raises UnavailableError that names those of which it was refused."""
-    found = (await client.list(NODE, Node)).items
+    found = (await client.list(NODE, OwnedNode)).items
     turns = asyncio.Semaphore(AT_A_TIME)
     refused: dict[str, errors.GpudeckError] = {}
     after: list[Node] = []
 
-    async def one(node: Node) -> bool:
+    async def one(node: OwnedNode) -> bool:
         async with turns:
             try:
                 left = await _clean(client, node, features=features)
@@ -133,21 +133,22 @@ async def clean(client: Client, *, features: bool) -> Outcome:
     return Outcome(len(found), cleaned, kept(after))
 
 
-async def _clean(client: Client, node: Node, *, features: bool) -> Node:
+async def _clean(client: Client, node: OwnedNode, *, features: bool) -> Node:
     for _ in range(TRIES):
         try:
             return await _write(client, node, features=features)
         except errors.NotFoundError:
             return node  # It went meanwhile.
         except errors.ConflictError:
-            node = await client.get(NODE, node.metadata.name, Node)
+            node = await client.get(NODE, node.metadata.name, OwnedNode)
     raise errors.ConflictError("others keep writing to the Node", reason="Conflict")
 
 
-async def _write(client: Client, node: Node, *, features: bool) -> Node:
+async def _write(client: Client, found: OwnedNode, *, features: bool) -> Node:
     """Write what is to be written. Raises ConflictError if the Node is not as it was read."""
-    name, uid = node.metadata.name, node.metadata.uid
-    taken = marks(node)
+    name, uid = found.metadata.name, found.metadata.uid
+    taken = marks(found)
+    node: Node = found
     if taken is not None:
         node = await client.merge_patch(NODE, name, taken, Node, manager=labels.MANAGER_CLI)
     if features:
@@ -168,14 +169,15 @@ async def _write(client: Client, node: Node, *, features: bool) -> Node:
     return node
 
 
-def marks(node: Node) -> dict[str, Any] | None:
+def marks(node: OwnedNode) -> dict[str, Any] | None:
     """Return the merge patch that gives a Node back; None if nothing is to be given back. Pure.
 
-    What belongs to a change of partitions is only ours where the record of the change is.
+    What belongs to a change of partitions is only ours where its record or its cordon is.
     """
     meta = node.metadata
     known, notes = meta.labels or {}, meta.annotations or {}
-    given = (nodes.patch(node, nodes.Wish()) if labels.MIG_CHANGE in notes else None) or {}
+    changes = labels.MIG_CHANGE in notes or labels.MANAGER_MIG_MANAGER in node.cordoned_by()
+    given = (nodes.patch(node, nodes.Wish()) if changes else None) or {}
     of_mig, spec = given.get("metadata", {}), given.get("spec", {})
     taints = (node.spec.taints if node.spec else None) or []
     drop = {labels.MODE_CHANGE, *([labels.MIG_TAINT] if given else [])}

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import functools
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,12 +22,13 @@ from gpudeck import errors, logs
 from gpudeck.api import labels
 from gpudeck.cli import mig_showing
 from gpudeck.dra import checkpoint as prepared
-from gpudeck.host import files, locks, platform, root
+from gpudeck.host import files, locks, platform, root, stopping, systemctl
 from gpudeck.mig import (
     applying,
     attending,
     checkpoints,
     choosing,
+    clients,
     configs,
     defaults,
     exporting,
@@ -92,6 +93,14 @@ def _configured(command: Command) -> Command:
     return wrapped
 
 
+_stopping = click.option(
+    "--stop-services",
+    "services",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Services of the host that have cards open, as clients.yaml of the GPU operator lists "
+    "them: those that run are stopped while cards are changed.",
+)
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -119,6 +128,7 @@ def plan(
 
 @mig.command()
 @_configured
+@_stopping
 @_on_host
 @_as_json
 def apply(
@@ -126,6 +136,7 @@ def apply(
     config_file: str | None,
     selected_config: str | None,
     mode_only: bool,
+    services: Path | None,
     place: attending.Place,
     as_json: bool,
 ) -> None:
@@ -136,12 +147,10 @@ def apply(
     """
     given = _read(config_file)
 
-    async def work(cards: attending.Cards) -> applying.Outcome:
-        return await applying.reach(
-            lambda: _plan(cards, given, selected_config, mode_only=mode_only), cards
-        )
+    def make_plan(cards: attending.Cards) -> planning.Plan:
+        return _plan(cards, given, selected_config, mode_only=mode_only)
 
-    _conclude(_run(place, work, changing=True), as_json=as_json)
+    _change(place, make_plan, services, as_json=as_json)
 
 
 @mig.command("assert")
@@ -234,19 +243,37 @@ def checkpoint(*, checkpoint_file: Path, place: attending.Place) -> None:
 
 @mig.command()
 @_checkpoint_file
+@_stopping
 @_on_host
 @_as_json
-def restore(*, checkpoint_file: Path, place: attending.Place, as_json: bool) -> None:
+def restore(
+    *, checkpoint_file: Path, services: Path | None, place: attending.Place, as_json: bool
+) -> None:
     """Partition the cards as they were when the checkpoint was made."""
     kept = checkpoints.decode(files.read(checkpoint_file), str(checkpoint_file))
 
+    def make_plan(cards: attending.Cards) -> planning.Plan:
+        return checkpoints.plan(kept, cards.now)
+
+    _change(place, make_plan, services, as_json=as_json)
+
+
+def _change(
+    place: attending.Place,
+    make_plan: Callable[[attending.Cards], planning.Plan],
+    services: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Change the cards, say what came of it, and end with 1 where one could not be done."""
+    units = clients.read(str(services), _text(services)) if services else ()
+
     async def work(cards: attending.Cards) -> applying.Outcome:
-        return await applying.reach(lambda: checkpoints.plan(kept, cards.now), cards)
+        is_done = make_plan(cards).is_done
+        async with _stopped(place, () if is_done else units):
+            return await applying.reach(lambda: make_plan(cards), cards)
 
-    _conclude(_run(place, work, changing=True), as_json=as_json)
-
-
-def _conclude(outcome: applying.Outcome, *, as_json: bool) -> None:
+    outcome = _run(place, work, changing=True)
     mig_showing.show_outcome(outcome, as_json=as_json)
     if outcome.failures:
         sys.exit(1)
@@ -263,6 +290,25 @@ def _run(
             return await work(cards)
 
     return asyncio.run(attended())
+
+
+@contextlib.asynccontextmanager
+async def _stopped(place: attending.Place, units: Sequence[str]) -> AsyncIterator[None]:
+    """Those of the units that run are stopped inside the block.
+
+    What a command that was killed has left stopped runs again after it, too.
+    """
+    host = root.Root(place.host_root)
+    known = stopping.Stopping(host, "mig")
+    try:
+        if running := await systemctl.running(host, units):
+            await known.stop(running)
+        yield
+    finally:
+        try:
+            await known.start()
+        except errors.UnavailableError as error:
+            mig_showing.show_notes([f"{error.message}; start it by hand."])
 
 
 @contextlib.asynccontextmanager
@@ -294,8 +340,11 @@ def _read(config_file: str | None) -> configs.Configs | None:
         return None
     if config_file == "-":
         return configs.read(sys.stdin.read(), "stdin")
-    content = files.read(Path(config_file)).decode("utf-8", "replace")
-    return configs.read(content, config_file)
+    return configs.read(_text(Path(config_file)), config_file)
+
+
+def _text(path: Path) -> str:
+    return files.read(path).decode("utf-8", "replace")
 
 
 def _plan(

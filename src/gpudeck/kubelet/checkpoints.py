@@ -4,13 +4,14 @@
 Its pod-resources API (1.34 to 1.37) leaves out ordinary init containers, also while they run;
 the file has them. But it has pods that have ended too, until it is written anew: at each
 list that a device plugin sends, when whoever was asked by that API has made the kubelet forget
-them. Read by the device plugin where the API alone would let it hand out what is in use.
+them. Read by the device plugin where the API alone would let it hand out what is in use, and by
+`listing`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ FILE = "kubelet_internal_checkpoint"
 
 
 class _Entry(msgspec.Struct, rename="pascal"):
+    pod_uid: str = msgspec.field(default="", name="PodUID")
     resource_name: str = ""
     device_ids: dict[str, list[str]] | None = msgspec.field(default=None, name="DeviceIDs")
     """By NUMA node."""
@@ -50,16 +52,32 @@ def untold(
 
     Nothing where there is no such file, or it is of another form.
     """
-    try:
-        found = msgspec.json.decode(files.read(folder / FILE), type=_File)
-    except errors.NotFoundError:
-        return {}
-    except (errors.GpudeckError, msgspec.DecodeError) as error:
-        log.info("The kubelet's file of devices cannot be read", error=error)
-        return {}
     devices: dict[str, set[str]] = {}
-    for each in found.data.pod_device_entries or ():
-        for one in itertools.chain.from_iterable((each.device_ids or {}).values()):
+    for each in _entries(folder):
+        for one in _ids(each):
             if concerns(one) and one not in told.get(each.resource_name, ()):
                 devices.setdefault(each.resource_name, set()).add(one)
     return {name: frozenset(ids) for name, ids in devices.items()}
+
+
+def by_pod(folder: Path) -> dict[str, frozenset[str]]:
+    """Ids by the UID of the pod that has them or had them; nothing where there is no such file."""
+    devices: dict[str, set[str]] = {}
+    for each in _entries(folder):
+        devices.setdefault(each.pod_uid, set()).update(_ids(each))
+    return {uid: frozenset(ids) for uid, ids in devices.items()}
+
+
+def _entries(folder: Path) -> list[_Entry]:
+    try:
+        found = msgspec.json.decode(files.read(folder / FILE), type=_File)
+    except errors.NotFoundError:
+        return []
+    except (errors.GpudeckError, msgspec.DecodeError) as error:
+        log.info("The kubelet's file of devices cannot be read", error=error)
+        return []
+    return found.data.pod_device_entries or []
+
+
+def _ids(entry: _Entry) -> Iterator[str]:
+    return itertools.chain.from_iterable((entry.device_ids or {}).values())

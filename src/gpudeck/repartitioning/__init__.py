@@ -3,7 +3,6 @@
 
     progress    how far a change has come, as it is kept on the Node (pure)
     nodes       what a Node says of it, and the patch that lets it say something else (pure)
-    clients     which services of the host have cards open (pure)
     sources     which config a name means (pure)
     stepping    the next step, from Node, cards, pods and time (pure)
     looking     the cards, read and changed by the maker's library

@@ -18,19 +18,18 @@ import msgspec
 
 from gpudeck import errors, logs
 from gpudeck.api import labels
-from gpudeck.api.core import ConfigMap, Node, NodeSpec
+from gpudeck.api.core import ConfigMap, Node, NodeSpec, OwnedNode
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.resources import CONFIG_MAP, NODE
-from gpudeck.host import certificates, platform, systemctl
+from gpudeck.host import certificates, platform, stopping, systemctl
 from gpudeck.host.root import Root
 from gpudeck.kube import recording, serving
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.watching import Change
 from gpudeck.kubelet import listing
-from gpudeck.mig import attending, configs
+from gpudeck.mig import attending, clients, configs
 from gpudeck.repartitioning import (
-    clients,
     looking,
     metrics,
     nodes,
@@ -50,8 +49,6 @@ CONFLICT_SECONDS = 0.1
 """The kubelet and others write to the Node all the time."""
 POD_SECONDS = 0.2
 """Between two looks at the kubelet's pods, while some are to go."""
-START_PAUSES = (0.0, 2.0, 5.0)
-"""Seconds before each attempt at starting a service of the host."""
 _HANGING_SECONDS = 900.0
 """Longer than the library may take for the cards of a node, resets included."""
 
@@ -65,6 +62,10 @@ class Process:
         self._namespace = settings.namespace or api.namespace
         self._root = Root(settings.host_root, on_node=settings.host_root_on_node)
         self._place = attending.Place(settings.vendor, str(settings.host_root), settings.log_level)
+        self._kubelet = listing.Place(
+            Path(settings.pod_resources), settings.plugins_dir, settings.pod_logs
+        )
+        self._stopping = stopping.Stopping(self._root, "mig-manager")
         places = contract.VendorSettings(
             host_root=str(settings.host_root), host_root_on_node=settings.host_root_on_node
         )
@@ -162,7 +163,7 @@ class Process:
 
     async def _list_pods(self) -> tuple[listing.Pod, ...] | None:
         try:
-            return await listing.pods(Path(self._settings.pod_resources))
+            return await listing.pods(self._kubelet)
         except errors.UnavailableError as error:
             log.debug("The kubelet does not tell what pods there are", error=error)
             return None
@@ -210,7 +211,7 @@ class Process:
 
     async def _step(self) -> float | None:
         """Take one step; return the seconds until the next, None until something happens."""
-        node = await self._api.get(NODE, self._settings.node_name, Node)
+        node = await self._api.get(NODE, self._settings.node_name, OwnedNode)
         situation = await self._situation(nodes.seen(node))
         step = stepping.step(situation)
         if step.start:
@@ -255,6 +256,7 @@ class Process:
             age=time.monotonic() - self._looked,
             pods=self._listed,
             clients=running,
+            stopped=self._stopping.stopped,
             failures=self._failures,
             failed_for=time.monotonic() - self._failed,
             rebooting=self._rebooting,
@@ -262,7 +264,7 @@ class Process:
             limits=self._limits,
         )
 
-    async def _write(self, node: Node, wish: nodes.Wish) -> None:
+    async def _write(self, node: OwnedNode, wish: nodes.Wish) -> None:
         """Let the Node say what is wished. Raises ConflictError where it has changed meanwhile."""
         patch = nodes.patch(node, wish)
         if patch is None:
@@ -291,12 +293,20 @@ class Process:
         name = self._settings.gpu_clients_config_map
         if not name:
             return ()
-        return clients.read(f"{self._namespace}/{name}", await self._text(name, clients.KEY))
+        where = f"ConfigMap {self._namespace}/{name}"
+        text = await self._text(name, clients.KEY)
+        if text is None:
+            raise errors.NotFoundError(
+                f"{where}: it is not there, or has no key {clients.KEY}; it is to hold the "
+                "services of the host that have cards open",
+                reason="GpuClientsMissing",
+            )
+        return clients.read(where, text)
 
     async def _stop(self, units: Sequence[str]) -> None:
         log.info("Stopping services of the host", units=" ".join(units))
         try:
-            await systemctl.stop(self._root, units)
+            await self._stopping.stop(units)
         except errors.GpudeckError as error:
             self._failures = (looking.Failure(error.reason, error.message, is_passing=True),)
             self._failed = time.monotonic()
@@ -304,21 +314,15 @@ class Process:
     async def _start(self, units: Sequence[str]) -> None:
         """Start what was stopped. The node is given back also where one does not start."""
         log.info("Starting services of the host", units=" ".join(units))
-        failure = ""
-        for pause in START_PAUSES:
-            await asyncio.sleep(pause)
-            try:
-                await systemctl.start(self._root, units)
-            except errors.GpudeckError as error:
-                failure = error.message
-            else:
-                return
-        self._reporter.warn("MigClientNotStarted", f"{failure}. Start it by hand.")
+        try:
+            await self._stopping.start()
+        except errors.GpudeckError as error:
+            self._reporter.warn("MigClientNotStarted", f"{error.message}. Start it by hand.")
 
     async def _apply(self, name: str) -> None:
         """Change the cards, and look at them anew before anything is made of it."""
         find = await self._finder(name)
-        pods = await listing.pods(Path(self._settings.pod_resources))
+        pods = await listing.pods(self._kubelet)
         with metrics.apply_seconds.time():
             self._failures = await looking.apply(self._place, find, pods)
         metrics.changes.labels("failed" if self._failures else "success").inc()

@@ -4,7 +4,8 @@
 Of a Node this process changes its state label, the labels that pause workloads, one taint,
 whether it is cordoned, and three annotations; everything else is other people's. A workload's
 label is only given back while it still says that it is paused, so a label that a person has
-set meanwhile stays; and only who has cordoned the node uncordons it.
+set meanwhile stays; and only who has cordoned the node uncordons it. Who that was the API
+server knows, so it is known also where somebody has removed the record of the change.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 
 from gpudeck.api import labels
-from gpudeck.api.core import Node, Taint
+from gpudeck.api.core import OwnedNode, Taint
 from gpudeck.repartitioning import progress
 
 PAUSED = labels.PAUSED_FOR_MIG
@@ -86,11 +87,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     drained: str = ""
     """Which request the controller has seen to its end."""
     is_cordoned: bool = False
+    is_cordoned_by_us: bool = False
     offers: bool = False
     """The kubelet says that there are cards or parts of them for pods."""
     changes_mode: bool = False
     """The controller is changing how its cards are handed out, and this mode has not begun."""
     asks_reboot: bool = False
+    we_ask_reboot: bool = False
     may_reboot: bool = False
 
 
@@ -130,17 +133,12 @@ def is_read(name: str) -> bool:
     return name in _READ or name.startswith(labels.DEPLOY)
 
 
-def seen(node: Node) -> Seen:
+def seen(node: OwnedNode) -> Seen:
     """Read a Node."""
     meta = node.metadata
     found, notes = meta.labels or {}, meta.annotations or {}
     deploy = {labels.DEPLOY + each for each in DEPLOYED}
     taints = (node.spec.taints if node.spec else None) or []
-    is_cordoned = node.spec is not None and bool(node.spec.unschedulable)
-    record = progress.decode(notes.get(labels.MIG_CHANGE, ""))
-    if record is not None and record.cordoned and not is_cordoned:
-        # Somebody has uncordoned the node: who cordons it again means it.
-        record = msgspec.structs.replace(record, cordoned=False)
     return Seen(
         name=meta.name,
         uid=meta.uid or "",
@@ -148,17 +146,19 @@ def seen(node: Node) -> Seen:
         state=found.get(labels.MIG_STATE, ""),
         mode=found.get(labels.ACTIVE_MODE, ""),
         deploy={name: value for name, value in found.items() if name in deploy},
-        record=record,
+        record=progress.decode(notes.get(labels.MIG_CHANGE, "")),
         drain=_own_drain(notes),
         blocked=notes.get(labels.DRAIN_BLOCKED, ""),
         drained=notes.get(labels.DRAINED, ""),
-        is_cordoned=is_cordoned,
+        is_cordoned=node.spec is not None and bool(node.spec.unschedulable),
+        is_cordoned_by_us=labels.MANAGER_MIG_MANAGER in node.cordoned_by(),
         offers=any(
             name.startswith(DOMAIN) and amount != "0"
             for name, amount in ((node.status and node.status.allocatable) or {}).items()
         ),
         changes_mode=any(_is_of_another_mode(each, found) for each in taints),
         asks_reboot=labels.DISRUPTION_REQUIRED in notes,
+        we_ask_reboot=notes.get(labels.DISRUPTION_REQUIRED) == BY,
         may_reboot=labels.DISRUPTION_APPROVED in notes,
     )
 
@@ -189,7 +189,7 @@ def containers(paused: Iterable[str]) -> frozenset[str]:
     return frozenset(name for names in found for name in names)
 
 
-def patch(node: Node, wanted: Wish) -> dict[str, Any] | None:
+def patch(node: OwnedNode, wanted: Wish) -> dict[str, Any] | None:
     """Return the merge patch that lets a Node say what is wanted; None where it does.
 
     It holds only for the version of the Node that it was made from: it says so.
@@ -244,8 +244,8 @@ def _leave(now: Seen, wanted: Wish) -> dict[str, str | None]:
     """Annotations by which a reboot waits for leave; others of the node ask for it too."""
     asks = wanted.record is not None and wanted.record.asked
     if asks and not now.asks_reboot and not now.may_reboot:
-        return {labels.DISRUPTION_REQUIRED: ""}
-    if asks or now.record is None or not now.record.asked:
+        return {labels.DISRUPTION_REQUIRED: BY}
+    if asks or not (now.we_ask_reboot or (now.record is not None and now.record.asked)):
         return {}
     there = {
         labels.DISRUPTION_REQUIRED: now.asks_reboot,
@@ -268,20 +268,22 @@ def _drain(wanted: Wish) -> str | None:
 
 
 def _cordon(now: Seen, wanted: Wish) -> dict[str, Any]:
-    was = now.record is not None and now.record.cordoned
-    shall = wanted.record is not None and wanted.record.cordoned
+    """The node is cordoned when a change begins; who uncordons it meanwhile means it."""
+    was, shall = _is_out(now.record), _is_out(wanted.record)
     if shall and not was and not now.is_cordoned:
         return {"unschedulable": True}
-    return {"unschedulable": None} if was and not shall and now.is_cordoned else {}
+    return {"unschedulable": None} if not shall and now.is_cordoned_by_us else {}
 
 
-def _taints(node: Node, wanted: Wish) -> dict[str, Any]:
+def _is_out(record: progress.Record | None) -> bool:
+    return record is not None and record.is_under_way
+
+
+def _taints(node: OwnedNode, wanted: Wish) -> dict[str, Any]:
     """All taints of the Node where ours comes or goes, for a patch replaces the list."""
     found = (node.spec.taints if node.spec else None) or []
-    others = [each for each in found if each.key != TAINT.key]
-    is_out = wanted.record is not None and wanted.record.is_under_way
-    if is_out is (len(others) < len(found)):
+    ours = [TAINT] if _is_out(wanted.record) else []
+    if [each for each in found if each.key == TAINT.key] == ours:
         return {}
-    return {
-        "taints": [msgspec.to_builtins(each) for each in (*others, *([TAINT] if is_out else []))]
-    }
+    others = [each for each in found if each.key != TAINT.key]
+    return {"taints": [msgspec.to_builtins(each) for each in (*others, *ours)]}

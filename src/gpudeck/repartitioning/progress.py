@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -53,12 +54,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Begin of the phase, in seconds since 1970."""
     boot: str = ""
     """Boot id of the host when the phase began."""
-    paused: Mapping[str, str] = {}
+    paused: Mapping[str, Literal["", "true"]] = {}
     """Labels that were changed so that a workload goes, with what they said before."""
-    cordoned: bool = False
-    """The node was not cordoned before."""
-    stopped: tuple[str, ...] = ()
-    """Services of the host that ran, have cards open and are stopped for the change."""
     asked: bool = False
     """Leave was asked for a reboot."""
     rebooted: bool = False

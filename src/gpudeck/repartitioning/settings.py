@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from gpudeck.api import labels
 from gpudeck.settings import NodeSettings, setting
@@ -32,6 +33,13 @@ class Settings(NodeSettings):
     default_config: str = setting("", "Name of the config of nodes for which nobody chose one.")
     pod_resources: str = setting(
         "/var/lib/kubelet/pod-resources/kubelet.sock", "Socket where the kubelet tells of pods."
+    )
+    plugins_dir: Path = setting(
+        Path("/var/lib/kubelet/device-plugins"),
+        "Folder where the kubelet keeps which devices it gave to containers.",
+    )
+    pod_logs: Path = setting(
+        Path("/var/log/pods"), "Folder where the kubelet keeps the logs of pods."
     )
     drain_seconds: float = setting(
         600.0, "Seconds within which pods that hold what is to change have to end."

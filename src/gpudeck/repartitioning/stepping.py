@@ -98,6 +98,8 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """None: the kubelet does not tell."""
     clients: tuple[str, ...] | None = ()
     """Services of the host that run and have cards open. None: the host does not tell."""
+    stopped: tuple[str, ...] = ()
+    """Services of the host that were stopped for a change."""
     failures: tuple[Failure, ...] = ()
     """What came of the last attempt of this phase."""
     failed_for: float = 0.0
@@ -123,12 +125,22 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 def step(at: Situation) -> Step:
     """Return the next step."""
+    at = _in_time(at)
     found = _once_it_is_told(at, _next(at))
-    before, after = (
-        set(each.stopped) if each is not None else set[str]()
-        for each in (at.seen.record, found.wish.record)
-    )
-    return msgspec.structs.replace(found, start=tuple(sorted(before - after)))
+    after = found.wish.record
+    # An approval may take days, in which the host is to be looked after as ever.
+    if after is None or not after.is_under_way or after.phase is Phase.APPROVING:
+        found = msgspec.structs.replace(found, start=at.stopped)
+    return found
+
+
+def _in_time(at: Situation) -> Situation:
+    """A phase that is yet to come, as where the clock was set back, begins now: it is to end."""
+    record = at.seen.record
+    if record is None or record.since <= at.now:
+        return at
+    seen = msgspec.structs.replace(at.seen, record=msgspec.structs.replace(record, since=at.now))
+    return msgspec.structs.replace(at, seen=seen)
 
 
 def _once_it_is_told(at: Situation, found: Step) -> Step:
@@ -327,7 +339,7 @@ def _clients_end(at: Situation, record: Record) -> bool:
 
 
 def _stop(at: Situation, look: Look, record: Record, *, is_late: bool) -> Step:
-    """Services of the host have cards open. What is stopped is on the Node before."""
+    """Services of the host have cards open."""
     if at.clients is None:
         message = "The host does not tell which of its services run."
         if is_late:
@@ -336,9 +348,8 @@ def _stop(at: Situation, look: Look, record: Record, *, is_late: bool) -> Step:
     message = f"Services of the host that have cards open are stopped: {_listed(at.clients)}."
     if is_late:
         return _fail(at, look, "ClientsRun", f"They do not stay so. {message}")
-    stopped = tuple(sorted({*record.stopped, *at.clients}))
-    wish = nodes.wish(msgspec.structs.replace(record, stopped=stopped))
-    return Step(wish=wish, said=Said("False", "Stopping", message), act=Act.STOP)
+    said = Said("False", "Stopping", message)
+    return Step(wish=nodes.wish(record), said=said, act=Act.STOP)
 
 
 def _need_reboot(at: Situation, look: Look, record: Record, message: str) -> Step:
@@ -349,17 +360,24 @@ def _need_reboot(at: Situation, look: Look, record: Record, message: str) -> Ste
         return _fail(at, look, "RebootRequired", message)
     if not at.limits.needs_leave:
         return _go_on(at, Phase.EMPTYING, message=message)
-    # That may take days, in which the host is to be looked after as ever.
-    return _go_on(at, Phase.APPROVING, asked=True, stopped=(), message=message)
+    return _go_on(at, Phase.APPROVING, asked=True, message=message)
 
 
 def _reboot(at: Situation, look: Look, record: Record) -> Step:
     if record.boot != at.boot:
         return _go_on(at, Phase.DRAINING, rebooted=True, asked=False)
-    if record.phase is Phase.APPROVING:
-        return _approve(at, record)
-    if record.phase is Phase.EMPTYING:
-        return _empty(at, look, record)
+    if not at.limits.may_reboot:  # Any more; or the record is not as we wrote it.
+        return _go_on(at, Phase.DRAINING, asked=False)
+    match record.phase:
+        case Phase.APPROVING:
+            return _approve(at, record)
+        case Phase.EMPTYING:
+            return _empty(at, look, record)
+        case _:
+            return _await_reboot(at, look, record)
+
+
+def _await_reboot(at: Situation, look: Look, record: Record) -> Step:
     if at.failures:
         return _fail(at, look, at.failures[0].reason, _sentences(at.failures))
     if at.now - record.since > at.limits.reboot:
@@ -384,7 +402,7 @@ def _empty(at: Situation, look: Look, record: Record) -> Step:
     """The controller evicts all that a reboot would end, as it knows who comes back at once."""
     request = str(record.since)
     if at.seen.drained == request:
-        return _go_on(at, Phase.REBOOTING)
+        return _go_on(at, Phase.REBOOTING, message=record.message)
     kept = f" {at.seen.blocked}" if at.seen.blocked else ""
     if at.now - record.since > at.limits.drain:
         message = (
@@ -409,11 +427,8 @@ def _record(at: Situation, phase: Phase, **more: Any) -> Record:
         "since": at.now,
         "boot": at.boot,
     }
-    if phase is not Phase.DONE:
-        fields["cordoned"] = not at.seen.is_cordoned
     if phase is not Phase.DONE and old is not None and old.is_under_way:
-        kept = ("paused", "cordoned", "stopped", "rebooted", "asked")
-        fields |= {name: getattr(old, name) for name in kept}
+        fields |= {name: getattr(old, name) for name in ("paused", "rebooted", "asked")}
     return Record(**{**fields, **more})
 
 

@@ -21,7 +21,7 @@ import yaml
 from tests.chart import rendering
 from tests.support import realapiserver
 
-from gpudeck.api import core, names
+from gpudeck.api import core, labels, names
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import (
     CONFIG_MAP,
@@ -299,8 +299,6 @@ CHANGING = progress.Record(
     phase=progress.Phase.APPROVING,
     since=1,
     asked=True,
-    cordoned=True,
-    stopped=("dcgm.service",),
     paused=nodes.pauses({"nvidia.com/gpu.deploy.dcgm": "true"}),
 )
 
@@ -313,11 +311,12 @@ async def test_the_mig_manager_takes_its_node_out_of_service_and_gives_it_back(
     draining = nodes.wish(CHANGING, drain=(nodes.Pod("team", "trains"),), why="a test")
     emptying = nodes.wish(CHANGING, empty="7", why="a test")
     for wish in (draining, emptying, nodes.Wish(state="success"), nodes.Wish()):
-        node = await partitioner.get(NODE, "node-0", core.Node)
+        node = await partitioner.get(NODE, "node-0", core.OwnedNode)
         patch = nodes.patch(node, wish)
         assert patch is not None
-        await partitioner.merge_patch(NODE, "node-0", patch, Meta, manager="test")
-        found = await admin.get(NODE, "node-0", core.Node)
+        manager = labels.MANAGER_MIG_MANAGER
+        await partitioner.merge_patch(NODE, "node-0", patch, Meta, manager=manager)
+        found = await admin.get(NODE, "node-0", core.OwnedNode)
         assert nodes.patch(found, wish) is None
         assert found.spec is not None
         assert bool(found.spec.unschedulable) is (wish.record is not None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpudeck import errors
-from gpudeck.api.core import ConfigMap, Node
+from gpudeck.api.core import ConfigMap, Node, OwnedNode
 from gpudeck.api.meta import Meta
 from gpudeck.api.resource import ResourceClaim, ResourceSlice
 from gpudeck.api.resources import CONFIG_MAP, NODE, RESOURCE_CLAIM, RESOURCE_SLICE
@@ -57,6 +57,28 @@ async def test_a_field_with_another_owner_stays(connection: client.Client, names
     await apply(connection, namespace, "first", a="1", b="2")
     await apply(connection, namespace, "second", b="2")
     assert (await apply(connection, namespace, "first", a="1")).data == {"a": "1", "b": "2"}
+
+
+async def test_it_is_known_who_cordoned_a_node(connection: client.Client, unique: str) -> None:
+    async def cordon(manager: str, *, is_so: bool | None) -> frozenset[str]:
+        patch = {"spec": {"unschedulable": is_so}}
+        await connection.merge_patch(NODE, unique, patch, Meta, manager=manager)
+        found = await connection.get(NODE, unique, OwnedNode)
+        (listed,) = [
+            each
+            for each in (await connection.list(NODE, OwnedNode)).items
+            if each.metadata.name == unique
+        ]
+        assert listed.cordoned_by() == found.cordoned_by()
+        return found.cordoned_by()
+
+    await connection.create(NODE, {"metadata": {"name": unique}}, Meta)
+    assert await cordon("first", is_so=None) == frozenset()
+    assert await cordon("first", is_so=True) == {"first"}
+    assert await cordon("second", is_so=True) == {"first"}
+    assert await cordon("second", is_so=None) == frozenset()
+    assert await cordon("second", is_so=True) == {"second"}
+    assert await cordon("first", is_so=False) == frozenset()
 
 
 async def test_without_force_anothers_field_is_a_conflict(

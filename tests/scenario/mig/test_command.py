@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.contract.vendors import benches
+from tests.support.systemctl import Systemctl
 from tests.unit.mig import seeds
 
 from gpudeck.cli import main
@@ -126,6 +127,54 @@ def test_a_card_whose_partition_is_in_use_stays_as_it_was(a100: Host) -> None:
     a100.bench.rest(1)
     a100.mig("apply", "-c", "all-disabled")
     assert a100.now() == [configs.Entry(enabled=False)]
+
+
+DCGM, IDLE = "dcgm.service", "idle.service"
+
+
+@pytest.fixture
+def services(simulated: Host) -> Systemctl:
+    """The init system of the simulated host, with a service that has cards open."""
+    return Systemctl(Path(simulated.bench.settings.host_root), dcgm="active", idle="inactive")
+
+
+def test_services_are_stopped_where_something_is_to_change(
+    simulated: Host, services: Systemctl
+) -> None:
+    listed = simulated.write(f"version: v1\nsystemd-services: [{DCGM}, {IDLE}]")
+    words = ("apply", "-c", "all-enabled", "--stop-services", listed)
+    simulated.mig(*words)
+    assert services.told == [f"stop {DCGM}", f"start {DCGM}"]
+    assert (services.state(DCGM), services.state(IDLE)) == ("active", "inactive")
+    simulated.mig(*words)
+    assert len(services.told) == 2
+    simulated.bench.work(1)
+    simulated.mig("apply", "-c", "all-disabled", "--stop-services", listed, status=1)
+    assert services.state(DCGM) == "active"
+
+
+def test_a_service_that_does_not_stop_keeps_the_cards_as_they_are(
+    simulated: Host, services: Systemctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpudeck.host.stopping.START_PAUSES", (0.0,))
+    listed = simulated.write(f"version: v1\nsystemd-services: [{DCGM}]")
+    services.stick(DCGM)
+    before = simulated.now()
+    failed = simulated.mig("apply", "-c", "all-enabled", "--stop-services", listed, status=1)
+    assert "Job for dcgm.service failed" in failed.stderr
+    assert simulated.now() == before
+    services.free(DCGM)
+    services.put(DCGM, "inactive")
+    path = Path(simulated.bench.settings.host_root) / "run/gpudeck-mig-stopped"
+    path.write_text(DCGM)  # As one that was killed leaves it.
+    simulated.mig("apply", "-c", "all-enabled")
+    assert services.state(DCGM) == "active"
+
+
+def test_a_wrong_list_of_services_is_named_by_file_and_field(simulated: Host) -> None:
+    listed = simulated.write("version: v1\nsystemd-services: [dcgm]")
+    failed = simulated.mig("apply", "-c", "all-enabled", "--stop-services", listed, status=2)
+    assert f"{listed}: systemd-services[0]: 'dcgm' is not valid" in failed.stderr
 
 
 def test_a_lost_card_costs_that_card(a100: Host) -> None:

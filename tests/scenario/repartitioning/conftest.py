@@ -63,10 +63,10 @@ class World:
     def annotate(self, **changes: str | None) -> None:
         self._put("annotations", changes)
 
-    def cordon(self) -> None:
-        """Keep new pods off, as an administrator does."""
+    def cordon(self, *, is_so: bool = True) -> None:
+        """Keep new pods off, as an administrator does; or let them in again."""
         node = json.loads(json.dumps(self.node))
-        node.setdefault("spec", {})["unschedulable"] = True
+        node["spec"] = {**(node.get("spec") or {}), "unschedulable": is_so}
         self.api.put(resources.NODE, node)
 
     def is_cordoned(self) -> bool:
@@ -146,6 +146,8 @@ class World:
             log_level="warning",
             namespace=standins.NAMESPACE,
             pod_resources=str(self.kubelet.socket),
+            plugins_dir=self.kubelet.plugins,
+            pod_logs=self.kubelet.logs,
             trace_seconds=0.05,
         )
         return dataclasses.replace(given, **self.options)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What acts around a mig-manager: a kubelet that lists pods, and a cluster that moves them.
 
-The kubelet answers the pod-resources API. The cluster does what the DaemonSets of the chart
-and the controller do: workloads of the cards are on the node unless their label keeps them
-off, and pods that are asked to go are evicted, but for those that a budget protects.
+The kubelet answers the pod-resources API and keeps its file of devices. The cluster does what
+the DaemonSets of the chart and the controller do: workloads of the cards are on the node unless
+their label keeps them off, and pods that are asked to go are evicted, but for those that a budget
+protects.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import grpc.aio
 from tests.support import apiserver
 
 from gpudeck.api import resources
-from gpudeck.kubelet import podresources
+from gpudeck.kubelet import checkpoints, listing, podresources
 from gpudeck.kubelet.wire import podresources_pb2
 
 WORKLOADS = {
@@ -36,6 +37,8 @@ class Pod:
 
     devices: list[str] = field(default_factory=list)
     container: str = "main"
+    initial: list[str] = field(default_factory=list)
+    """Devices of an ordinary init container, which the API does not tell."""
 
 
 class Kubelet:
@@ -43,8 +46,28 @@ class Kubelet:
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
+        self.plugins, self.logs = socket.parent / "plugins", socket.parent / "logs"
         self.pods: dict[str, Pod] = {}
         self._server: Any = None
+
+    @property
+    def place(self) -> listing.Place:
+        """Where it tells of its pods."""
+        return listing.Place(self.socket, self.plugins, self.logs)
+
+    def keep(self) -> None:
+        """Write the file of devices, as it is written when a container gets one."""
+        self.plugins.mkdir(exist_ok=True)
+        entries = []
+        for key, pod in self.pods.items():
+            uid = f"uid-of-{key.replace('/', '-')}"
+            (self.logs / f"{key.replace('/', '_')}_{uid}").mkdir(parents=True, exist_ok=True)
+            of_pod = {"PodUID": uid, "ResourceName": "nvidia.com/gpu"}
+            for container, devices in ((pod.container, pod.devices), ("first", pod.initial)):
+                given = {"ContainerName": container, "DeviceIDs": {"0": devices}}
+                entries += [of_pod | given] if devices else []
+        content = {"Data": {"PodDeviceEntries": entries}, "Checksum": 1}
+        (self.plugins / checkpoints.FILE).write_text(json.dumps(content))
 
     async def start(self) -> None:
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
@@ -120,7 +143,18 @@ class Cluster:
                     self.kubelet.pods.pop(key, None)
             else:
                 self.kubelet.pods[key] = Pod(container=container)
-        drain = json.loads(notes.get("gpu.deckhouse.io/drain", "{}")) if self.evicts else {}
+        if self.evicts:
+            self._drain(json.loads(notes.get("gpu.deckhouse.io/drain", "{}")))
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        """Let pods of the namespace t end that the API server no longer has."""
+        gone = {each for each in self.kubelet.pods if each.startswith("t/")}
+        for each in gone - self.api.objects(resources.POD).keys():
+            del self.kubelet.pods[each]
+
+    def _drain(self, drain: dict[str, Any]) -> None:
         for each in drain.get("pods", ()):
             self._evict(f"{each['namespace']}/{each['name']}")
         if drain.get("all"):

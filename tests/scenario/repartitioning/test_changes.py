@@ -86,6 +86,23 @@ async def test_only_pods_that_hold_what_changes_are_asked_to_go(world: World) ->
     assert await world.cards() == [Counter({"1g.2gb": 4}), Counter()]
 
 
+async def test_pods_whose_init_containers_hold_what_changes_are_asked_to_go_too(
+    world: World,
+) -> None:
+    world.kubelet.pods |= {
+        "team/prepares": Pod(initial=[CARD.format(0)]),
+        "team/idle": Pod(),
+        "team/has-ended": Pod(initial=[CARD.format(1)]),
+    }
+    world.kubelet.keep()
+    del world.kubelet.pods["team/has-ended"]
+    await world.start()
+    world.label(**{CONFIG: "all-1g.2gb"})
+    await world.becomes("success")
+    assert world.cluster.evicted == ["team/prepares"]
+    assert await world.cards() == [Counter({"1g.2gb": 4})] * 2
+
+
 async def test_a_pod_that_may_not_be_evicted_fails_the_change_and_all_is_given_back(
     world: World,
 ) -> None:

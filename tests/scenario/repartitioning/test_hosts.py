@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
@@ -24,6 +23,12 @@ REQUIRED, APPROVED = (
 DCGM = "dcgm.service"
 
 
+def to_start(world: World) -> list[str]:
+    """Services that are to run again, as the host knows them."""
+    path = world.root / "run/gpudeck-mig-manager-stopped"
+    return path.read_text().split() if path.exists() else []
+
+
 async def test_services_that_ran_are_stopped_for_the_change_and_started_after_it(
     world: World,
 ) -> None:
@@ -33,10 +38,7 @@ async def test_services_that_ran_are_stopped_for_the_change_and_started_after_it
     world.label(**{CONFIG: "all-1g.2gb"})
     await world.until(lambda: world.condition.get("reason") == "UnitNotStopped")
     assert "Job for dcgm.service failed" in world.condition["message"]
-    assert json.loads(world.notes["gpu.deckhouse.io/mig-change"])["stopped"] == [
-        DCGM,
-        "persistenced.service",
-    ]
+    assert to_start(world) == [DCGM, "persistenced.service"]
     assert await world.cards() == [Counter()] * 2
     host.free(DCGM)
     await world.becomes("success")
@@ -76,7 +78,7 @@ async def test_a_kill_does_not_leave_services_stopped(world: World, when: str) -
     world.label(**{CONFIG: "all-1g.2gb"})
     host.stick(DCGM)
     async with Life(world):
-        await world.until(lambda: "stopped" in world.notes.get("gpu.deckhouse.io/mig-change", ""))
+        await world.until(lambda: to_start(world))
         if when == "stopped":
             world.bench.hang(1)
             host.put(DCGM, "inactive")
@@ -91,7 +93,7 @@ async def test_a_kill_does_not_leave_services_stopped(world: World, when: str) -
 async def test_a_service_that_does_not_start_is_said_and_the_node_given_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpudeck.repartitioning.main.START_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("gpudeck.host.stopping.START_PAUSES", (0.0, 0.0))
     host = world.services(dcgm="active")
     await world.start()
     world.bench.hang(1)
@@ -101,6 +103,7 @@ async def test_a_service_that_does_not_start_is_said_and_the_node_given_back(
     world.bench.unhang(1)
     await world.becomes("success")
     await world.until(lambda: "MigClientNotStarted" in world.events())
+    assert to_start(world) == []
 
 
 async def test_a_wrong_list_of_services_is_named_before_anybody_is_disturbed(

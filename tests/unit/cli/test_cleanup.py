@@ -13,7 +13,7 @@ from tests.support.apiserver import ApiServer
 
 from gpudeck import errors
 from gpudeck.api import labels
-from gpudeck.api.core import Node
+from gpudeck.api.core import Node, OwnedNode
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import DEPLOYMENT, NODE
 from gpudeck.cli import cleanup, main
@@ -48,7 +48,7 @@ async def written(client: Client, name: str = "node-0") -> None:
         paused={"nvidia.com/gpu.deploy.device-plugin": "", "nvidia.com/gpu.deploy.dcgm": "true"},
     )
     pod = nodes.Pod("t", "a")
-    found = await client.get(NODE, name, Node)
+    found = await client.get(NODE, name, OwnedNode)
     body = nodes.patch(found, nodes.wish(record, drain=(pod,), why="so"))
     assert body is not None
     await client.merge_patch(NODE, name, body, Meta, manager=labels.MANAGER_MIG_MANAGER)
@@ -134,9 +134,12 @@ async def test_marks_of_other_programs_of_the_same_names_stay() -> None:
         assert state(server) == before
 
 
-@pytest.mark.parametrize(("is_ours", "left"), [(True, None), (False, True)])
-async def test_who_cordoned_a_node_for_its_reboot_is_told_by_the_record(
-    is_ours: bool, left: bool | None
+@pytest.mark.parametrize(
+    ("manager", "left"), [(labels.MANAGER_MIG_MANAGER, None), ("kubectl", True)]
+)
+@pytest.mark.parametrize("has_record", [True, False])
+async def test_a_node_is_uncordoned_where_a_change_of_partitions_has_cordoned_it(
+    manager: str, left: bool | None, *, has_record: bool
 ) -> None:
     async with ApiServer() as server, server.client() as client:
         record = progress.Record(
@@ -144,11 +147,11 @@ async def test_who_cordoned_a_node_for_its_reboot_is_told_by_the_record(
             config="all-1g.5gb",
             phase=progress.Phase.REBOOTING,
             since=0,
-            cordoned=is_ours,
         )
-        body = node(**{labels.MIG_CHANGE: progress.encode(record)})
-        body["spec"]["unschedulable"] = True
-        server.put(NODE, body)
+        notes = {labels.MIG_CHANGE: progress.encode(record)} if has_record else {}
+        server.put(NODE, node(**notes))
+        cordon = {"spec": {"unschedulable": True}}
+        await client.merge_patch(NODE, "node-0", cordon, Meta, manager=manager)
         await cleanup.clean(client, features=False)
         assert server.objects(NODE)["node-0"]["spec"].get("unschedulable") is left
 

@@ -30,6 +30,10 @@ def test_devices_are_read_by_resource(tmp_path: Path) -> None:
     told = {GPU: {"GPU-0": "t/pod"}, SHARED: {"GPU-1::3": "t/pod"}}
     found = checkpoints.untold(tmp_path, told, concerns=lambda each: each != "GPU-2")
     assert found == {GPU: frozenset({"GPU-1"})}
+    assert {uid: ids for uid, ids in checkpoints.by_pod(tmp_path).items() if ids} == {
+        "a": {"GPU-0", "GPU-1"},
+        "b": {"GPU-2", "GPU-1::3"},
+    }
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", '{"Data":null}', '{"Data":{}}', "{}"])
@@ -37,3 +41,4 @@ def test_what_is_not_understood_tells_nothing(tmp_path: Path, content: str | Non
     if content is not None:
         (tmp_path / checkpoints.FILE).write_text(content)
     assert checkpoints.untold(tmp_path, {}, concerns=bool) == {}
+    assert checkpoints.by_pod(tmp_path) == {}

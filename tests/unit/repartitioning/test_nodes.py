@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpudeck.api.core import Node, NodeSpec, NodeStatus, Taint
-from gpudeck.api.meta import ObjectMeta
+from gpudeck.api import core
+from gpudeck.api import labels as names
+from gpudeck.api.core import NodeSpec, NodeStatus, OwnedMeta, OwnedNode, Taint
 from gpudeck.repartitioning import nodes, progress
 
 DEPLOY = "nvidia.com/gpu.deploy."
@@ -21,12 +22,12 @@ def record(phase: progress.Phase, **more: Any) -> progress.Record:
     return progress.Record(version=1, config="x", phase=phase, since=1, **more)
 
 
-def node(labels: dict[str, str], notes: dict[str, str], *taints: Taint) -> Node:
-    meta = ObjectMeta(name="n", resource_version="7", labels=labels, annotations=notes)
-    return Node(metadata=meta, spec=NodeSpec(taints=list(taints)))
+def node(labels: dict[str, str], notes: dict[str, str], *taints: Taint) -> OwnedNode:
+    meta = OwnedMeta(name="n", resource_version="7", labels=labels, annotations=notes)
+    return OwnedNode(metadata=meta, spec=NodeSpec(taints=list(taints)))
 
 
-def patched(found: Node, wish: nodes.Wish) -> Node:
+def patched(found: OwnedNode, wish: nodes.Wish) -> OwnedNode:
     """The Node after the patch."""
     patch = nodes.patch(found, wish)
     if patch is None:
@@ -39,19 +40,26 @@ def patched(found: Node, wish: nodes.Wish) -> Node:
         after = {**(before or {}), **patch["metadata"][field]}
         merged.append({name: value for name, value in after.items() if value is not None})
     assert found.spec is not None
-    spec = {"taints": None, "unschedulable": found.spec.unschedulable, **patch.get("spec", {})}
+    spec = {"taints": None, **patch.get("spec", {})}
     taints = [Taint(**_snake(each)) for each in spec["taints"] or ()]
     kept = taints if spec["taints"] is not None else found.spec.taints
-    return cordoned(node(merged[0], merged[1], *(kept or [])), is_so=spec["unschedulable"])
+    after = node(merged[0], merged[1], *(kept or []))
+    if "unschedulable" in spec:
+        return cordoned(after, by=names.MANAGER_MIG_MANAGER if spec["unschedulable"] else "")
+    return cordoned(after, by=next(iter(found.cordoned_by()), ""))
 
 
-def cordoned(found: Node, *, is_so: bool | None = True) -> Node:
+def cordoned(found: OwnedNode, *, by: str = "kubectl") -> OwnedNode:
+    """Cordoned by whom; by nobody: not cordoned."""
     assert found.spec is not None
-    found.spec.unschedulable = is_so
+    found.spec.unschedulable = True if by else None
+    fields = core.OwnedFields(spec=core.OwnedSpec(unschedulable={}))
+    owner = core.FieldsOwner(manager=by, fields=fields)
+    found.metadata.managed_fields = [core.FieldsOwner(manager="kubelet"), owner] if by else None
     return found
 
 
-def is_cordoned(found: Node) -> bool:
+def is_cordoned(found: OwnedNode) -> bool:
     return found.spec is not None and bool(found.spec.unschedulable)
 
 
@@ -60,7 +68,7 @@ def _snake(taint: dict[str, Any]) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in taint.items()}
 
 
-def pausing(found: Node) -> nodes.Wish:
+def pausing(found: OwnedNode) -> nodes.Wish:
     paused = nodes.pauses(nodes.seen(found).deploy)
     return nodes.wish(record(progress.Phase.PAUSING, paused=paused))
 
@@ -106,29 +114,41 @@ def test_pause_labels_whose_record_is_lost_are_given_back() -> None:
     assert after.metadata.annotations == {}
 
 
+CHANGING = nodes.wish(record(progress.Phase.CHANGING))
+DONE = nodes.wish(record(progress.Phase.DONE))
+
+
 def test_a_node_is_uncordoned_by_whom_it_was_cordoned() -> None:
-    changing = nodes.wish(record(progress.Phase.CHANGING, cordoned=True))
-    done = nodes.wish(record(progress.Phase.DONE))
-    out = patched(node({}, {}), changing)
+    out = patched(node({}, {}), CHANGING)
     assert is_cordoned(out)
-    assert not is_cordoned(patched(out, done))
+    assert not is_cordoned(patched(out, DONE))
     assert not is_cordoned(patched(out, nodes.Wish()))
-    theirs = patched(
-        cordoned(node({}, {})), nodes.wish(record(progress.Phase.CHANGING, cordoned=False))
-    )
-    assert is_cordoned(patched(theirs, done))
+    theirs = patched(cordoned(node({}, {})), CHANGING)
+    assert is_cordoned(patched(theirs, DONE))
+
+
+def test_a_cordon_whose_record_is_lost_is_given_back() -> None:
+    out = patched(node({}, {}), CHANGING)
+    for lost in ({}, {CHANGE: "{broken"}):
+        out.metadata.annotations = lost
+        assert not is_cordoned(patched(out, nodes.Wish()))
+        assert not is_cordoned(patched(patched(out, CHANGING), DONE))
 
 
 def test_a_cordon_that_somebody_lifted_is_theirs_from_then_on() -> None:
-    out = patched(node({}, {}), nodes.wish(record(progress.Phase.CHANGING, cordoned=True)))
-    lifted = cordoned(out, is_so=None)
-    left = nodes.seen(lifted).record
-    assert left is not None
-    after = patched(lifted, nodes.wish(left))
+    lifted = cordoned(patched(node({}, {}), CHANGING), by="")
+    after = patched(lifted, CHANGING)
     assert not is_cordoned(after)
     # So an administrator's own cordon outlives the change.
-    again = patched(cordoned(after), nodes.wish(record(progress.Phase.DONE)))
-    assert is_cordoned(again)
+    assert is_cordoned(patched(cordoned(after), DONE))
+
+
+@pytest.mark.parametrize("value", ["false", None])
+def test_a_taint_that_somebody_changed_is_as_it_is_to_be(value: str | None) -> None:
+    theirs = Taint(key=nodes.TAINT.key, value=value, effect="NoExecute")
+    out = patched(node({}, {}, FOREIGN, theirs), CHANGING)
+    assert out.spec is not None
+    assert out.spec.taints == [FOREIGN, nodes.TAINT]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +204,9 @@ def test_leave_for_a_reboot_is_asked_for_and_taken_back_if_it_was_us() -> None:
     assert nodes.patch(theirs, nodes.Wish()) is None
     out = patched(node({}, {}), nodes.wish(record(progress.Phase.APPROVING, asked=True)))
     assert out.metadata.annotations is not None
-    assert out.metadata.annotations[required] == ""
+    assert out.metadata.annotations[required] == "mig-manager"
+    lost = node({}, {required: "mig-manager"})
+    assert patched(lost, nodes.Wish()).metadata.annotations == {}
     out.metadata.annotations[approved] = ""
     out = patched(out, nodes.wish(record(progress.Phase.REBOOTING, asked=True)))
     assert {required, approved} <= set(out.metadata.annotations or {})

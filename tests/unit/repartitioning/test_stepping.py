@@ -22,6 +22,7 @@ PLUGIN = Pod("sys", "plugin", frozenset({"nvidia-device-plugin-ctr"}))
 HOLDER = Pod("team", "trains", frozenset({"main"}), frozenset({"GPU-0::3"}))
 OTHER = Pod("team", "serves", frozenset({"main"}), frozenset({"GPU-1"}))
 RESET = Failure("ResetFailed", "The card cannot be reset.")
+REBOOTS = Limits(may_reboot=True)
 PAUSED = {"nvidia.com/gpu.deploy.device-plugin": ""}
 
 
@@ -63,7 +64,9 @@ def phase(situation: Situation) -> Phase | None:
         ("the config says else", at(record(Phase.CHANGING, digest="e")), Phase.DRAINING),
         ("all is as wanted", at(record(Phase.CHANGING), look=DONE), Phase.DONE),
         ("the host has rebooted", at(record(Phase.REBOOTING, boot="boot-0")), Phase.DRAINING),
-        ("it reboots", at(record(Phase.REBOOTING)), Phase.REBOOTING),
+        ("it may not reboot any more", at(record(Phase.EMPTYING)), Phase.DRAINING),
+        ("nor go on with it", at(record(Phase.REBOOTING)), Phase.DRAINING),
+        ("it reboots", at(record(Phase.REBOOTING), limits=REBOOTS), Phase.REBOOTING),
     ],
 )
 def test_the_phase_after_a_step(what: str, situation: Situation, after: Phase) -> None:
@@ -99,8 +102,8 @@ def test_the_phase_after_a_step(what: str, situation: Situation, after: Phase) -
             "ClientsUnknown",
         ),
         (record(Phase.CHANGING, since=NOW - 601), {"clients": ("a",)}, "ClientsRun"),
-        (record(Phase.EMPTYING, since=NOW - 601), {}, "DrainTimeLimit"),
-        (record(Phase.REBOOTING, since=NOW - 901), {}, "RebootDidNotHappen"),
+        (record(Phase.EMPTYING, since=NOW - 601), {"limits": REBOOTS}, "DrainTimeLimit"),
+        (record(Phase.REBOOTING, since=NOW - 901), {"limits": REBOOTS}, "RebootDidNotHappen"),
         (None, {"look": Look(name="x", error=errors.InvalidError("a.b: no"))}, "Invalid"),
         (
             None,
@@ -195,21 +198,23 @@ def test_a_card_in_use_is_waited_for_while_somebodys_own_workload_ends() -> None
 
 
 def test_a_reboot_is_asked_for_once_by_a_process_and_only_where_it_is_allowed() -> None:
-    allowed = Limits(may_reboot=True)
-    begun = stepping.step(at(record(Phase.CHANGING), failures=(RESET,), limits=allowed))
+    begun = stepping.step(at(record(Phase.CHANGING), failures=(RESET,), limits=REBOOTS))
     assert begun.wish.record is not None
     assert (begun.wish.record.phase, begun.wish.state) == (Phase.EMPTYING, State.REBOOTING)
-    empties = stepping.step(at(record(Phase.EMPTYING)))
+    empties = stepping.step(at(record(Phase.EMPTYING), limits=REBOOTS))
     assert (empties.wish.empty, empties.act) == (str(NOW - 1), Act.NOTHING)
-    assert stepping.step(at(record(Phase.REBOOTING))).act is Act.REBOOT
-    assert stepping.step(at(record(Phase.REBOOTING), rebooting=True)).act is Act.NOTHING
-    waits = stepping.step(at(record(Phase.APPROVING, asked=True, message="It does not reset.")))
+    rebooting = at(record(Phase.REBOOTING), limits=REBOOTS)
+    assert stepping.step(rebooting).act is Act.REBOOT
+    told = msgspec.structs.replace(rebooting, rebooting=True)
+    assert stepping.step(told).act is Act.NOTHING
+    asked = record(Phase.APPROVING, asked=True, message="It does not reset.")
+    waits = stepping.step(at(asked, limits=REBOOTS))
     assert (waits.act, waits.said.reason) == (Act.NOTHING, "RebootNotApproved")
     assert waits.said.message.startswith("It does not reset. The node is to be rebooted, and waits")
 
 
 def drained(by: str) -> Situation:
-    situation = at(record(Phase.EMPTYING))
+    situation = at(record(Phase.EMPTYING), limits=REBOOTS)
     seen = msgspec.structs.replace(situation.seen, drained=by)
     return msgspec.structs.replace(situation, seen=seen)
 
@@ -219,11 +224,14 @@ def test_a_node_is_rebooted_once_the_controller_has_emptied_it_for_this_very_req
     assert phase(drained(str(NOW - 2))) is Phase.EMPTYING
 
 
-def test_services_that_run_are_on_the_node_before_they_are_stopped() -> None:
-    begun = stepping.step(at(record(Phase.CHANGING, stopped=("a",)), clients=("b",)))
-    assert begun.wish.record is not None
-    assert (begun.wish.record.stopped, begun.act) == (("a", "b"), Act.STOP)
+def test_services_that_run_are_stopped() -> None:
+    assert stepping.step(at(record(Phase.CHANGING), clients=("b",))).act is Act.STOP
     assert stepping.step(at(record(Phase.CHANGING), clients=None)).act is Act.NOTHING
+
+
+def test_a_phase_that_is_yet_to_come_begins_now_and_so_ends() -> None:
+    kept = stepping.step(at(record(Phase.DRAINING, since=NOW + 10**9), pods=(HOLDER,))).wish.record
+    assert kept == record(Phase.DRAINING, since=NOW)
 
 
 @pytest.mark.parametrize(
@@ -236,13 +244,13 @@ def test_services_that_run_are_on_the_node_before_they_are_stopped() -> None:
     ],
 )
 def test_services_run_again_before_the_node_says_so(more: dict[str, Any]) -> None:
-    found = stepping.step(at(record(Phase.CHANGING, stopped=("a", "b")), **more))
+    found = stepping.step(at(record(Phase.CHANGING), stopped=("a", "b"), **more))
     assert found.start == ("a", "b")
 
 
 def test_services_stay_stopped_while_the_change_goes_on() -> None:
     for more in ({}, {"pods": (HOLDER,)}, {"look": msgspec.structs.replace(OPEN, digest="e")}):
-        assert stepping.step(at(record(Phase.CHANGING, stopped=("a",)), **more)).start == ()
+        assert stepping.step(at(record(Phase.CHANGING), stopped=("a",), **more)).start == ()
 
 
 @pytest.mark.parametrize("mode", [{"mode": "dra"}, {"mode": ""}, {"changes_mode": True}])
@@ -266,8 +274,11 @@ def test_a_driver_that_is_away_disturbs_nobody() -> None:
 def test_a_record_survives_the_node_and_another_version_is_begun_anew() -> None:
     kept = record(Phase.PAUSING, paused=PAUSED, rebooted=True)
     assert progress.decode(progress.encode(kept)) == kept
-    for text in ("", "{}", "null", progress.encode(kept).replace('"version":1', '"version":2')):
-        assert progress.decode(text) is None
+    text = progress.encode(kept)
+    for before, after in (('"version":1', '"version":2'), ('":""', '":"not, a label"')):
+        assert progress.decode(text.replace(before, after)) is None
+    for nonsense in ("", "{}", "null", "[" * 10_000):
+        assert progress.decode(nonsense) is None
 
 
 @pytest.mark.parametrize(

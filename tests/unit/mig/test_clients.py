@@ -7,7 +7,7 @@ import pytest
 from tests.support.lab import ROOT
 
 from gpudeck import errors
-from gpudeck.repartitioning import clients
+from gpudeck.mig import clients
 
 SHIPPED = ROOT / "charts/gpudeck/files/default-gpu-clients.yaml"
 
@@ -42,7 +42,7 @@ def test_the_shipped_ones_are_those_of_the_gpu_operator_and_the_persistence_daem
 def test_a_wrong_file_is_refused_by_its_field(text: str, said: str) -> None:
     with pytest.raises(errors.InvalidError) as caught:
         clients.read("mine", text)
-    assert f"ConfigMap mine: {said}" in caught.value.message
+    assert f"mine: {said}" in caught.value.message
     assert caught.value.reason == "GpuClientsInvalid"
 
 
@@ -50,13 +50,6 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(errors.InvalidError) as caught:
         clients.read("mine", "services: []\nsystemd-services: [dcgm, a.service, 5]")
     message = caught.value.message
-    assert message.startswith("ConfigMap mine: 4 fields are wrong: (1) services: ")
+    assert message.startswith("mine: 4 fields are wrong: (1) services: ")
     for said in ("(2) version: is missing", "(3) systemd-services[0]", "(4) systemd-services[2]"):
         assert said in message
-
-
-def test_a_file_that_is_missing_is_said() -> None:
-    with pytest.raises(
-        errors.NotFoundError, match="ConfigMap mine: it is not there, or has no key"
-    ):
-        clients.read("mine", None)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services of the host that have its cards open: which they are, as a ConfigMap says.
+"""Services of the host that have its cards open: which they are, as a file says.
 
 The format is that of the `clients.yaml` which the GPU operator's mig-manager reads, version
-v1: a list of systemd units. Pure; `stepping` decides when they are stopped and started.
+v1: a list of systemd units. Pure. mig-manager has it from a ConfigMap, `gpudeck mig` from a
+file of the host; both stop those that run while they change cards.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gpudeck.api.fields import Field
 from gpudeck.errors import InvalidError
 
 KEY = "clients.yaml"
-"""The key of a ConfigMap that holds such a file."""
+"""What such a file is called, as the key of a ConfigMap too."""
 REASON = "GpuClientsInvalid"
 VERSION = "v1"
 _UNITS = "systemd-services"
@@ -28,18 +29,11 @@ _UNIT = re.compile(
 )
 
 
-def read(name: str, text: str | None) -> tuple[str, ...]:
-    """Return the units that the ConfigMap of that name lists; `text` is that of its key.
+def read(where: str, text: str) -> tuple[str, ...]:
+    """Return the units that a text lists; `where` is what errors call its place.
 
-    Raises NotFoundError where there is none, InvalidError by all fields that are wrong.
+    Raises InvalidError by all fields that are wrong.
     """
-    where = f"ConfigMap {name}"
-    if text is None:
-        raise errors.NotFoundError(
-            f"{where}: it is not there, or has no key {KEY}; it is to hold the services of the "
-            "host that have cards open",
-            reason="GpuClientsMissing",
-        )
     try:
         return fields.read(_loaded(text), _units, reason=REASON, name=KEY)
     except InvalidError as error:
