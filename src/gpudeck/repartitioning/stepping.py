@@ -165,14 +165,26 @@ def _next(at: Situation) -> Step:
         said = Said("Unknown", "NotChosen", "No config is chosen for the node's cards.")
         return Step(wish=nodes.Wish(), said=said)
     if at.look is None or at.look.name != at.wanted:
-        said = Said("Unknown", "Looking", f"The cards are read for the config {at.wanted}.")
-        return Step(wish=_as_it_is(at.seen), said=said, act=Act.LOOK)
-    if at.look.error is not None:
-        return _refused(at, at.look, at.look.error)
-    if at.look.is_done:
-        message = " ".join((f"The cards are partitioned as {at.wanted} says.", *at.look.notes))
+        return _look(at, _as_it_is(at.seen))
+    record = at.seen.record
+    if record is not None and record.reason and not at.seen.state:
+        # Somebody wants it tried again.
+        return _look(at, nodes.Wish(state=progress.State.PENDING))
+    return _of_look(at, at.look)
+
+
+def _of_look(at: Situation, look: Look) -> Step:
+    if look.error is not None:
+        return _refused(at, look, look.error)
+    if look.is_done:
+        message = " ".join((f"The cards are partitioned as {at.wanted} says.", *look.notes))
         return Step(wish=_done(at), said=Said("True", "Applied", message))
-    return _open(at, at.look)
+    return _open(at, look)
+
+
+def _look(at: Situation, wish: nodes.Wish) -> Step:
+    said = Said("Unknown", "Looking", f"The cards are read for the config {at.wanted}.")
+    return Step(wish=wish, said=said, act=Act.LOOK)
 
 
 def _standing_by(seen: nodes.Seen) -> Said:
@@ -234,7 +246,7 @@ def _is_same(record: Record, look: Look) -> bool:
 
 
 def _begin(at: Situation, look: Look, record: Record | None) -> Step:
-    if record is not None and not record.is_under_way and at.seen.state:
+    if record is not None and not record.is_under_way:
         tried = (record.tried, record.boot) == (look.fingerprint, at.boot)
         if record.reason and _is_same(record, look) and tried:
             return _fail(at, look, record.reason, record.message)

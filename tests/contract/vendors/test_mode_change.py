@@ -161,18 +161,21 @@ async def test_a_card_that_cannot_change_keeps_no_other_from_it(
     assert await watched.supervisor.switch(dict.fromkeys(addresses, True)) == {}
 
 
+@pytest.mark.parametrize(
+    ("change", "call"), [("pending", "simReset"), ("reset", "nvmlDeviceSetMigMode")]
+)
 async def test_whoever_only_looks_on_is_named_where_it_keeps_a_card_from_its_reset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: str, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("device nodes of the simulated host can be made by root only")
-    bench = benches.NvidiaBench(tmp_path, monkeypatch, "a100-40gb-x4", mode_change="pending")
+    bench = benches.NvidiaBench(tmp_path, monkeypatch, "a100-40gb-x4", mode_change=change)
     opened = bench.tree / "proc/4711/fd/3"
     opened.parent.mkdir(parents=True)
     opened.symlink_to("/dev/nvidia0")
     (bench.tree / "proc/4711/comm").write_text("nv-hostengine\n")
-    bench.turn(0, "fail.simReset=19")  # NVML_ERROR_IN_USE
+    bench.turn(0, f"fail.{call}=19")  # NVML_ERROR_IN_USE
     async with watching(bench.vendor, bench.settings) as watched:
         await watched.until(lambda: True)
-        with pytest.raises(errors.BusyError, match=r"end PID 4711 \(nv-hostengine\), or reboot"):
+        with pytest.raises(errors.BusyError, match=r"end PID 4711 \(nv-hostengine\)"):
             await watched.supervisor.act(reading(watched).address, ON)

@@ -120,6 +120,7 @@ def test_a_card_whose_partition_is_in_use_stays_as_it_was(a100: Host) -> None:
     a100.bench.work(1)
     failed = a100.mig("apply", "-c", "all-disabled", status=1)
     assert "0000:41:00.0: the partition at slices" in failed.stderr
+    assert "is still in use; end PID 4242." in failed.stderr
     assert a100.now() == [
         configs.Entry(enabled=False, devices=(0, 2, 3)),
         configs.Entry(enabled=True, counts=WANTED, devices=(1,)),

@@ -50,6 +50,27 @@ async def test_a_card_that_a_program_of_the_host_has_fails_alone(a100: World) ->
     assert await a100.cards() == [wanted] * 4
 
 
+async def test_a_card_that_is_lost_in_the_middle_of_a_change_costs_that_card(
+    a100: World,
+) -> None:
+    a100.kubelet.pods["team/guarded"] = Pod((await a100.uuids())[2:3])
+    a100.cluster.protected.add("team/guarded")
+    await a100.start()
+    a100.label(**{CONFIG: "all-1g.5gb"})
+    await a100.until(lambda: a100.condition.get("reason") == "Draining")
+    a100.bench.lose(1)
+    a100.cluster.protected.clear()
+    a100.annotate(**{"gpu.deckhouse.io/drain-blocked": None})
+    await a100.becomes("failed", seconds=60)
+    await a100.until(lambda: "0000:41:00.0: " in a100.condition.get("message", ""))
+    a100.bench.find(1)
+    wanted = Counter({"1g.5gb": 7})
+    assert await a100.cards() == [wanted, Counter(), wanted, wanted]
+    a100.label(**{STATE: None})
+    await a100.becomes("success", seconds=60)
+    assert await a100.cards() == [wanted] * 4
+
+
 async def test_partitions_that_somebody_removes_by_hand_are_made_again(a100: World) -> None:
     await a100.start()
     a100.label(**{CONFIG: "all-2g.10gb"})

@@ -168,8 +168,6 @@ def test_a_failure_is_not_tried_again_until_something_is_different() -> None:
         at(msgspec.structs.replace(failed, boot="boot-0")),
     ):
         assert phase(different) is Phase.DRAINING
-    asked = msgspec.structs.replace(at(failed).seen, state="")
-    assert phase(msgspec.structs.replace(at(failed), seen=asked)) is Phase.DRAINING
     assert stepping.step(at(failed, age=61.0)).act is Act.LOOK
 
 
@@ -259,6 +257,14 @@ def test_nothing_is_done_outside_of_device_plugin_mode(mode: dict[str, Any]) -> 
     seen = msgspec.structs.replace(situation.seen, **mode)
     found = stepping.step(msgspec.structs.replace(situation, seen=seen))
     assert (found.wish, found.act) == (nodes.Wish(), Act.NOTHING)
+
+
+def test_cards_are_read_anew_where_somebody_wants_it_tried_again() -> None:
+    failed = at(record(Phase.DONE, reason="CardInUse", tried="f"))
+    assert stepping.step(failed).act is Act.NOTHING
+    asked = msgspec.structs.replace(failed, seen=msgspec.structs.replace(failed.seen, state=""))
+    found = stepping.step(asked)
+    assert (found.wish, found.act) == (nodes.Wish(state=State.PENDING), Act.LOOK)
 
 
 def test_a_driver_that_is_away_disturbs_nobody() -> None:

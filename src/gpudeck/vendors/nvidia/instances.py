@@ -59,10 +59,10 @@ class Instances:
                     self._destroy(instance.handle)
         except QueryError as error:
             if error.code == pynvml.NVML_ERROR_IN_USE:
-                found = users.named(self._root, self._users()) or "a process"
+                found = users.named(self._root, self._users()) or "the process that uses it"
                 raise errors.BusyError(
                     f"{self._card.address}: the partition at {_text(action.placement)} is still "
-                    f"in use by {found}; it is removed when the process has ended.",
+                    f"in use; end {found}.",
                     reason="PartitionInUse",
                 ) from error
             raise
@@ -74,7 +74,12 @@ class Instances:
             return
         if current != int(enabled):
             self._check_change(enabled, may_reset=may_reset)
-        status = self._nvml.call(pynvml.nvmlDeviceSetMigMode, self._handle, int(enabled))
+        try:
+            status = self._nvml.call(pynvml.nvmlDeviceSetMigMode, self._handle, int(enabled))
+        except QueryError as error:
+            if error.code == pynvml.NVML_ERROR_IN_USE:
+                raise self._mode_refused(enabled, error.code) from error
+            raise
         if status == pynvml.NVML_SUCCESS:
             log.info("MIG mode changed", card=self._card.address, enabled=enabled)
             return

@@ -41,6 +41,8 @@ _LACKING = frozenset(
     }
 )
 
+_CONSTANTS = {value: name for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
+"""What NVML calls the errors for which the binding has no words."""
 _REASONS = {
     pynvml.NVML_ERROR_NO_PERMISSION: "CardNotPermitted",
     pynvml.NVML_ERROR_NOT_FOUND: "CardNotInDriver",
@@ -148,5 +150,5 @@ def _not_ready(reason: str, meaning: str) -> contract.DriverState:
 
 def _name(code: int) -> str:
     # Not nvmlErrorString: the library may be what is broken.
-    text = pynvml.NVMLError._errcode_to_string.get(code)
+    text = pynvml.NVMLError._errcode_to_string.get(code) or _CONSTANTS.get(code)
     return f"{text.rstrip('.')} ({code})" if text else f"error {code}"
