@@ -13,6 +13,7 @@ Imports here are paid for in memory a second time on every node, so there are fe
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -98,7 +99,12 @@ def main() -> None:
 
 
 def run(connection: socket.socket, library: contract.Library) -> None:
-    """Serve calls until the other side closes the connection."""
+    """Serve calls until the other side closes the connection, be it with an answer unread."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        _serve(connection, library)
+
+
+def _serve(connection: socket.socket, library: contract.Library) -> None:
     sending = threading.Lock()
 
     def send(reply: Reply) -> None:
