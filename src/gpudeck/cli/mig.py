@@ -35,6 +35,7 @@ from gpudeck.mig import (
     generating,
     planning,
 )
+from gpudeck.repartitioning import stepping
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -275,6 +276,10 @@ def _change(
 
     outcome = _run(place, work, changing=True)
     mig_showing.show_outcome(outcome, as_json=as_json)
+    if not services and any(each.error.reason in stepping.IN_USE for each in outcome.failures):
+        mig_showing.show_notes(
+            ["services of the host can be stopped for the change: --stop-services FILE."]
+        )
     if outcome.failures:
         sys.exit(1)
 

@@ -106,6 +106,7 @@ def test_a_card_in_use_fails_alone_and_is_done_when_it_is_free(a100: Host) -> No
     failed = a100.mig("apply", *chosen, status=1)
     assert "1 of 4 cards could not be done" in failed.stdout
     assert "end PID 4242" in failed.stderr
+    assert "note: services of the host can be stopped for the change: --stop" in failed.stderr
     assert a100.now() == [
         configs.Entry(enabled=True, counts=WANTED, devices=(0, 2, 3)),
         configs.Entry(enabled=False, devices=(1,)),
