@@ -242,7 +242,8 @@ def _notes(before: Mapping[str, str], now: Seen, wanted: Wish) -> dict[str, str 
 
 def _leave(now: Seen, wanted: Wish) -> dict[str, str | None]:
     """Annotations by which a reboot waits for leave; others of the node ask for it too."""
-    asks = wanted.record is not None and wanted.record.asked
+    record = wanted.record
+    asks = record is not None and (record.asked or record.phase is progress.Phase.APPROVING)
     if asks and not now.asks_reboot and not now.may_reboot:
         return {labels.DISRUPTION_REQUIRED: BY}
     if asks or not (now.we_ask_reboot or (now.record is not None and now.record.asked)):

@@ -202,6 +202,9 @@ def test_leave_for_a_reboot_is_asked_for_and_taken_back_if_it_was_us() -> None:
     )
     theirs = node({}, {required: ""})
     assert nodes.patch(theirs, nodes.Wish()) is None
+    for known in (True, False):  # False: as somebody edits it.
+        out = patched(node({}, {}), nodes.wish(record(progress.Phase.APPROVING, asked=known)))
+        assert required in (out.metadata.annotations or {})
     out = patched(node({}, {}), nodes.wish(record(progress.Phase.APPROVING, asked=True)))
     assert out.metadata.annotations is not None
     assert out.metadata.annotations[required] == "mig-manager"
