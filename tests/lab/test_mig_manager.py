@@ -9,17 +9,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 from tests.support.lab import ROOT, Lab, is_ready, pod
+from tests.support.systemctl import Systemctl
+
+from gpudeck.lab import hardware, machine, state
 
 pytestmark = pytest.mark.timeout(600)  # A change with its drain takes some ten seconds each way.
 
-NODE, NAMESPACE = "node-0", "kube-system"
+NODE, OTHER, NAMESPACE = "node-0", "node-1", "kube-system"
 EXAMPLE = ROOT / "examples" / "11-mig-config"
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 SEED = "2x2g.10gb-3x1g.5gb"
 WHOLE, SMALL, MIDDLE = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"
+IDLE = ("sleep", "36000")
+"""What runs without a card."""
 MIG = re.compile(r"MIG-[0-9a-f-]{36}")
 
 
@@ -46,6 +53,7 @@ def install(lab: Lab, strategy: str) -> None:
         "dra.enabled=false",
         f"mig.strategy={strategy}",
         "migManager.config.name=nvidia-mig-config",
+        "migManager.reboot.enabled=true",
     )
     lab.lab("install", "--namespace", NAMESPACE, *(f"--set={each}" for each in wanted))
 
@@ -62,8 +70,8 @@ def whole(lab: Lab) -> Iterator[None]:
     offers(lab, {WHOLE: 4})
 
 
-def choose(lab: Lab, config: str) -> None:
-    lab.kubectl("label", "node", NODE, f"{CONFIG}={config}", "--overwrite")
+def choose(lab: Lab, config: str, *, node: str = NODE) -> None:
+    lab.kubectl("label", "node", node, f"{CONFIG}={config}", "--overwrite")
 
 
 def node(lab: Lab) -> dict[str, object]:
@@ -72,11 +80,11 @@ def node(lab: Lab) -> dict[str, object]:
     return found
 
 
-def offers(lab: Lab, wanted: dict[str, int], *, seconds: float = 120) -> None:
+def offers(lab: Lab, wanted: dict[str, int], *, node: str = NODE, seconds: float = 120) -> None:
     """Wait until the node offers this and no other resource of its cards, and is in service."""
 
     def done() -> bool:
-        found = lab.get("node", NODE)
+        found = lab.get("node", node)
         assert found is not None
         amounts = {
             name: int(count)
@@ -92,11 +100,11 @@ def offers(lab: Lab, wanted: dict[str, int], *, seconds: float = 120) -> None:
             and "paused-for-mig-change" not in labels.values()
         )
 
-    lab.eventually(f"{NODE} offers {wanted}", done, seconds=seconds)
+    lab.eventually(f"{node} offers {wanted}", done, seconds=seconds)
 
 
-def condition(lab: Lab) -> dict[str, str]:
-    found = lab.get("node", NODE)
+def condition(lab: Lab, *, node: str = NODE) -> dict[str, str]:
+    found = lab.get("node", node)
     assert found is not None
     return next(
         (each for each in found["status"]["conditions"] if each["type"] == "MigConfigured"), {}
@@ -114,6 +122,10 @@ def inside(lab: Lab, name: str) -> list[str]:
     return MIG.findall(lab.kubectl("exec", name, "--", "nvidia-smi", "-L", check=False))
 
 
+def is_gone(lab: Lab, name: str) -> bool:
+    return lab.phase(name) != "Running"
+
+
 def test_a_label_partitions_the_cards_and_pods_get_one_partition_each(lab: Lab) -> None:
     choose(lab, SEED)
     offers(lab, {SMALL: 12, MIDDLE: 8})
@@ -126,10 +138,16 @@ def test_a_label_partitions_the_cards_and_pods_get_one_partition_each(lab: Lab) 
 
 
 def test_busy_pods_are_drained_before_their_cards_change(lab: Lab) -> None:
-    lab.apply(pod("trains", limits={WHOLE: 1}), pod("serves"))
-    lab.running("trains", "serves")
+    first = pod("first", limits={WHOLE: 1}, command=["true"])["spec"]["containers"]
+    lab.apply(
+        pod("trains", limits={WHOLE: 1}),
+        pod("prepared", command=IDLE, initContainers=[{**first[0], "name": "first"}]),
+        pod("serves"),
+    )
+    lab.running("trains", "prepared", "serves")
     choose(lab, SEED)
-    lab.eventually("the pod that holds a card is evicted", lambda: lab.phase("trains") != "Running")
+    for each in ("trains", "prepared"):
+        lab.eventually(f"{each}, which has a card, is evicted", lambda: is_gone(lab, each))  # noqa: B023
     offers(lab, {SMALL: 12, MIDDLE: 8})
     assert lab.phase("serves") == "Running"
 
@@ -174,3 +192,82 @@ def test_a_killed_mig_manager_and_a_rebooted_node_go_on(lab: Lab) -> None:
     offers(lab, {SMALL: 12, MIDDLE: 8})
     lab.lab("node", "reboot", NODE)
     offers(lab, {SMALL: 12, MIDDLE: 8}, seconds=180)
+
+
+@pytest.fixture
+def stubborn(lab: Lab, tmp_path: Path) -> Iterator[Systemctl]:
+    """Another node, with two A30 whose MIG mode waits for a reset, which the second one refuses.
+
+    Its init system is a stand-in, which only notes what it is told.
+    """
+    found = yaml.safe_load((machine.FOLDER / "a30-x2.yaml").read_text())
+    model = yaml.safe_load((machine.FOLDER / "models/a30.yaml").read_text())
+    model["mig"]["mode_change"] = "pending"
+    path = tmp_path / "a30-x2.yaml"
+    path.write_text(yaml.safe_dump({**found, "models": {"a30": model}}))
+    lab.lab("node", "add", OTHER, "--machine", str(path))
+    try:
+        lab.lab("gpu", OTHER, "1", "fail", "999", "--function", "simReset")
+        init = state.running(state.folder(lab.name)).node(OTHER).init
+        assert init is not None
+        yield Systemctl(hardware.tree(init))
+    finally:
+        lab.lab("node", "remove", OTHER)
+
+
+def deployment(name: str) -> dict[str, object]:
+    """One replica without a card on the other node, which comes back by itself."""
+    made = pod(name, command=IDLE, nodeSelector={"kubernetes.io/hostname": OTHER})
+    made["metadata"]["labels"]["app"] = name
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": {"test": "lab"}},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": made["metadata"]["labels"]}, "spec": made["spec"]},
+        },
+    }
+
+
+def runs(lab: Lab, name: str) -> bool:
+    return [is_ready(each) for each in lab.list("pods", "-l", f"app={name}")] == [True]
+
+
+BUDGET = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "guarded"},
+    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
+}
+
+
+def test_a_node_is_emptied_and_rebooted_where_a_card_needs_it(
+    lab: Lab, stubborn: Systemctl
+) -> None:
+    names = ("serves", "guarded")
+    lab.apply(*map(deployment, names), BUDGET)
+    try:
+        choose(lab, "disabled", node=OTHER)
+        offers(lab, {WHOLE: 2}, node=OTHER)
+        lab.eventually("both run", lambda: all(runs(lab, each) for each in names))
+        choose(lab, "all-2g.12gb", node=OTHER)
+        lab.eventually(
+            "the budget keeps a pod and so the node",
+            lambda: (
+                "The disruption budget guarded" in condition(lab, node=OTHER).get("message", "")
+            ),
+        )
+        lab.eventually("the other pod is evicted", lambda: not runs(lab, "serves"))
+        assert condition(lab, node=OTHER)["reason"] == "Emptying"
+        assert runs(lab, "guarded")
+        assert "reboot" not in stubborn.told
+        lab.delete("poddisruptionbudget", "guarded")
+        lab.eventually("the node is told to reboot", lambda: "reboot" in stubborn.told)
+        assert not runs(lab, "guarded")
+        lab.lab("node", "reboot", OTHER)
+        offers(lab, {"nvidia.com/mig-2g.12gb": 4}, node=OTHER, seconds=180)
+        lab.eventually("both are back", lambda: all(runs(lab, each) for each in names))
+    finally:
+        lab.delete("poddisruptionbudget", "guarded")
+        lab.delete("deployment", *names)
