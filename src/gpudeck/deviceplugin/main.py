@@ -272,13 +272,13 @@ class Process:
         held: occupying.Held = {}
         if is_other or before.withheld or daemons.concern(offer, inventory):
             held = await asking.held(self._settings, self._plugins, offer.names)
-        withheld = occupying.withheld(offer, held)
-        steps = daemons.steps(offer, inventory, held=held, withheld=withheld)
+        waits = occupying.withheld(offer, held)
+        steps = daemons.steps(offer, inventory, held=held, withheld=waits)
         for address, action in steps.items():
             self._change(address, action)
         unchanged = [each for address, each in self._unchanged.items() if address in steps]
         pending = await asyncio.to_thread(specs.pending, self._vendor, offer)
-        withheld |= daemons.unready(offer, pending, held)
+        withheld = waits | daemons.unready(offer, pending, held)
         self._plugins.show(
             standing.Standing(
                 offer=offer,
@@ -291,7 +291,7 @@ class Process:
         self._why = withheld
         self._publish()
         problems = (*offer.problems, *found.problems, *unchanged, *_waiting(pending))
-        self._reporter.show(selected, problems)
+        self._reporter.show(selected, problems, tuple(waits.values()))
         self._tell(before, withheld)
 
     def _change(self, address: str, action: contract.Action) -> None:

@@ -10,8 +10,9 @@ the controller takes it away.
 from __future__ import annotations
 
 import asyncio
-import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from gpudeck import errors
 from gpudeck.api import conditions, labels
@@ -44,8 +45,19 @@ class Said(offering.Problem, frozen=True):
     is_true: bool = True
 
 
-def condition(selected: selecting.Selected, problems: Iterable[offering.Problem]) -> Said:
-    """What the condition says of a config and of what the node made of it. Pure."""
+def condition(
+    selected: selecting.Selected, problems: Iterable[offering.Problem], waits: Sequence[str] = ()
+) -> Said:
+    """What the condition says of a config and of what the node made of it. Pure.
+
+    `waits`: of each device that is given to nobody before a pod has ended, which pod.
+    """
+    said = _in_force(selected, problems)
+    more = f" Given to nobody now: {len(waits)}. {waits[0]}" if waits else ""
+    return msgspec.structs.replace(said, message=said.message + more)
+
+
+def _in_force(selected: selecting.Selected, problems: Iterable[offering.Problem]) -> Said:
     name = selected.name
     if selected.problem is not None:
         kept = f"The config {name} stays in force." if name else "No config is in force."
@@ -86,21 +98,26 @@ class Reporter:
         self._since = ""
         self._queue = Queue("node condition", limit_seconds=30.0)
 
-    def show(self, selected: selecting.Selected, problems: tuple[offering.Problem, ...]) -> None:
+    def show(
+        self,
+        selected: selecting.Selected,
+        problems: tuple[offering.Problem, ...],
+        waits: Sequence[str] = (),
+    ) -> None:
         """Say what holds now. Each thing is told once while it lasts."""
-        said = condition(selected, problems)
+        said = condition(selected, problems, waits)
         metrics.config_valid.set(selected.problem is None)
         notes = [offering.Problem(reason=NO_EFFECT, message=each) for each in selected.config.notes]
         if selected.problem is not None:
-            notes.append(offering.Problem(reason=said.reason, message=said.message))
+            told = condition(selected, ())
+            notes.append(offering.Problem(reason=told.reason, message=told.message))
         self._told &= {*problems, *notes}
         for each in notes:
             self._tell(each)
         self._settle(problems)
         if said != self._wanted:
             if self._wanted is None or said.is_true != self._wanted.is_true:
-                now = datetime.datetime.now(datetime.UTC)
-                self._since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+                self._since = recording.timestamp()
             self._wanted = said
             self._queue.add(_KEY)
 
@@ -140,6 +157,7 @@ class Reporter:
             "status": "True" if said.is_true else "False",
             "reason": said.reason,
             "message": said.message,
+            "lastHeartbeatTime": recording.timestamp(),
             "lastTransitionTime": self._since,
         }
         body = {"metadata": {"name": self._node}, "status": {"conditions": [condition]}}

@@ -7,7 +7,6 @@ stay as they are. It names the field where a config is wrong.
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 from gpudeck import errors
@@ -54,7 +53,7 @@ class Reporter:
             return
         before, self._wanted = self._wanted, said
         if before is None or said.status != before.status:
-            self._since = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._since = recording.timestamp()
         metrics.configured.set(said.status == conditions.TRUE)
         if said.reason not in _QUIET:
             self._recorder.record(
@@ -92,6 +91,7 @@ class Reporter:
             "status": said.status,
             "reason": said.reason,
             "message": said.message,
+            "lastHeartbeatTime": recording.timestamp(),
             "lastTransitionTime": self._since,
         }
         body: dict[str, Any] = {

@@ -98,8 +98,11 @@ async def test_a_card_that_a_pod_holds_whole_is_not_shared_before_the_pod_ends(
         if health != "Healthy"
     ]
     assert {each.partition("::")[0] for each in unhealthy} == {CARD.format(2)}
+    said = "Given to nobody now: 4. "
+    await world.until(lambda: said in (world.condition() or {}).get("message", ""))
     world.kubelet.held = {}
     await world.offers(gpu_shared=16)
+    await world.until(lambda: said not in (world.condition() or {}).get("message", ""))
 
 
 async def test_a_card_that_an_init_container_holds_is_not_shared_before_the_pod_ends(

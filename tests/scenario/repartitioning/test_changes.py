@@ -38,6 +38,7 @@ async def test_a_label_is_followed_and_the_node_returns_to_service(world: World)
     await world.becomes("success")
     assert await world.cards() == [Counter({"1g.2gb": 4})] * 2
     await world.until(lambda: world.condition.get("status") == "True")
+    assert world.condition["lastHeartbeatTime"] >= world.condition["lastTransitionTime"]
     world.label(**{CONFIG: "all-disabled"})
     await world.until(lambda: world.labels.get(STATE) == "pending")
     await world.becomes("success")

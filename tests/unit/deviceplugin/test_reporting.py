@@ -3,9 +3,11 @@
 
 import asyncio
 
+from tests.support import make
 from tests.support.apiserver import ApiServer
 
-from gpudeck.api.resources import EVENT
+from gpudeck.api import conditions
+from gpudeck.api.resources import EVENT, NODE
 from gpudeck.deviceplugin import offering, reporting
 from gpudeck.kube import recording
 from gpudeck.pluginconfig import selecting
@@ -58,6 +60,36 @@ def test_without_a_config_none_is_said_to_be_in_force() -> None:
         ),
         is_true=False,
     )
+
+
+def test_what_waits_for_pods_is_said_beside_the_config_in_force() -> None:
+    selected = selecting.select({}, Choices(), None)
+    waits = ("GPU-a waits until x is given back by pod q/a.", "GPU-b waits until y.")
+    said = reporting.condition(selected, [], waits)
+    assert (said.is_true, said.reason) == (True, "ConfigInForce")
+    assert said.message == (
+        "No config is chosen; the plugin's settings alone count. "
+        "Given to nobody now: 2. GPU-a waits until x is given back by pod q/a."
+    )
+
+
+async def test_the_condition_says_when_it_was_written() -> None:
+    selected = selecting.select(CONFIGS, Choices(label="slice-4"), None)
+    async with ApiServer() as server, server.client() as api:
+        server.put(NODE, make.node("node-0"))
+        recorder = recording.Recorder(api, "device-plugin", instance="node-0")
+        reporter = reporting.Reporter(api, "node-0", recorder)
+        task = asyncio.create_task(reporter.run())
+        reporter.show(selected, ())
+
+        def said() -> list[dict[str, str]]:
+            found = server.objects(NODE)["node-0"]["status"]["conditions"]
+            return [each for each in found if each["type"] == conditions.PLUGIN_CONFIGURED]
+
+        await server.until(said)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert said()[0]["lastHeartbeatTime"] >= said()[0]["lastTransitionTime"]
 
 
 async def test_a_problem_that_passes_is_no_event_and_one_that_lasts_is() -> None:

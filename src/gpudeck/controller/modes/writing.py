@@ -56,13 +56,16 @@ class Writer:
     async def say(self, node: Node, step: deciding.Step, *, is_slow: bool) -> None:
         """Bring the condition about, and tell people when its reason changes."""
         before = condition_of(node)
-        after = condition(before, step, recording.timestamp())
+        now = recording.timestamp()
+        after = condition(before, step, now)
         name = node.metadata.name
         for manager in stale(node, step):
             await self._apply(name, {}, manager=manager)
         if before == after:
             return
-        said = {"conditions": [after] if after is not None else []}
+        said: dict[str, Any] = {"conditions": []}
+        if after is not None:
+            said["conditions"] = [{**msgspec.to_builtins(after), "lastHeartbeatTime": now}]
         await self._apply(name, said, manager=labels.MANAGER_CONTROLLER)
         self._tell(name, before, step)
         if is_slow and not step.phase.is_settled:
