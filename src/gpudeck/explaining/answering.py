@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from gpudeck.api import conditions
 from gpudeck.api.core import Pod, PodCondition
-from gpudeck.explaining import asking, cards, holding, judging
+from gpudeck.explaining import asking, cards, holding, judging, partitioning
 from gpudeck.explaining.asking import Asked, Problem
 from gpudeck.explaining.judging import Verdict
 from gpudeck.explaining.reasons import CLAUSES, Reason
@@ -199,9 +199,10 @@ class _Writer:
         others = [each for each in self._verdicts if each.reason is Reason.DOES_NOT_MATCH_CLASS]
         fitting = [each for each in self._verdicts if each not in others and each not in self._mine]
         if not fitting:
-            why = f": {others[0].detail}" if len({each.detail for each in others}) == 1 else ""
-            count = len(others)
-            said = f"{wants}, but none of the {count} cards of the cluster matches{why}"
+            asked = (each.resource for each in self._asked.asks)
+            made = "".join(partitioning.makeable(each, self._world) for each in asked)
+            none = f"none of the {len(others)} cards of the cluster matches"
+            said = f"{wants}, but {none}{_reasons(others)}{made}"
             return State.NO_CARD_MATCHES, [_ended(said)]
         free = [each for each in fitting if each.reason is Reason.MATCHES]
         if not free:
@@ -297,10 +298,17 @@ def _rest(others: list[Verdict]) -> list[str]:
     """Say of the cards that do not match how many there are and why."""
     if not others:
         return []
-    details = {each.detail for each in others}
-    why = f": {next(iter(details))}" if len(details) == 1 else ""
     subject = "The other card does" if len(others) == 1 else f"The other {len(others)} cards do"
-    return [_ended(f"{subject} not match{why}")]
+    return [_ended(f"{subject} not match{_reasons(others)}")]
+
+
+def _reasons(others: list[Verdict]) -> str:
+    """Say why cards do not match, where a sentence has room for it."""
+    found = collections.Counter(each.detail for each in others).most_common()
+    if len(found) == 1:
+        return f": {found[0][0]}"
+    said = "; ".join(f"{detail} ({count})" for detail, count in found)
+    return f": {said}" if len(found) <= _SHOWN else ""
 
 
 def _card(verdict: Verdict) -> str:

@@ -102,6 +102,8 @@ class Card:
     """Whether that is gpudeck's, which tells of each card what it is offered as, and who has it."""
     offers: dict[str, int] = dataclasses.field(default_factory=dict)
     """By extended resource: devices of the card that the kubelet may give to somebody."""
+    uncounted: str = ""
+    """An extended resource of which the kubelet counts nothing, for its device plugin is gone."""
     given: dict[str, int] = dataclasses.field(default_factory=dict)
     """By extended resource: devices of the card that containers have."""
     holders: list[Holder] = dataclasses.field(default_factory=list)
@@ -316,8 +318,12 @@ def _told(card: Card, world: World) -> None:
     if card.gpu is None or (not offers and mode != labels.MODE_DEVICE_PLUGIN):
         return
     card.is_plugin_node = card.is_told = True
+    counted = (node.status.allocatable if node and node.status else None) or {}
     for each in offers:
-        card.offers[each.resource] = each.devices if each.healthy is None else each.healthy
+        healthy = each.devices if each.healthy is None else each.healthy
+        if healthy and counted.get(each.resource) == "0":
+            card.uncounted, healthy = each.resource, 0
+        card.offers[each.resource] = healthy
     holders = (status.occupancy.plugin if status and status.occupancy else None) or []
     for holder in holders:
         card.given[holder.resource] = card.given.get(holder.resource, 0) + 1

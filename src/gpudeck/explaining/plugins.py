@@ -35,6 +35,9 @@ def obstacle(card: Card, resource: str) -> Obstacle | None:
         return None
     if card.holders:
         return Reason.HELD_BY_POD, errors.listed(each.label for each in card.holders)
+    if card.uncounted:
+        why = f"no device plugin of its node serves it: the kubelet counts no {card.uncounted}"
+        return Reason.NOT_PUBLISHED, why
     published = conditions.find(
         card.gpu.status.conditions if card.gpu and card.gpu.status else None, conditions.PUBLISHED
     )

@@ -213,6 +213,41 @@ def test_a_resource_that_no_node_has_is_named_with_the_nearest() -> None:
     assert "did you mean nvidia.com/mig-1g.10gb?" in answer.sentences[0]
 
 
+def test_cards_that_are_offered_by_several_names_are_counted_by_name() -> None:
+    both = node(gpu=0, gpu_shared=4, mig_1g_10gb=7)
+    answer = explain(asker(GPU), both, card(0, SHARED, 4), card(1, SMALL, 7), card(2, SMALL, 7))
+    assert answer.sentences == [
+        "Pod default/asker waits for 1 card by nvidia.com/gpu, but none of the 3 cards of the "
+        "cluster matches: its node's device plugin offers it as nvidia.com/mig-1g.10gb (2); its "
+        "node's device plugin offers it as nvidia.com/gpu.shared (1)."
+    ]
+
+
+def test_a_profile_of_which_nothing_is_left_says_what_makes_it() -> None:
+    """The kubelet goes on to tell 0 of it until the plugin starts anew."""
+    asked = "nvidia.com/mig-3g.40gb"
+    mixed = {**MODE, "nvidia.com/mig.strategy": "mixed"}
+    left = make.node(labels=mixed, capacity={asked: "0", SMALL: "7"})
+    assert explain(asker(asked), left, partitionable(0)).sentences == [
+        f"Pod default/asker waits for 1 partition by {asked}, but none of the 1 cards of the "
+        "cluster matches: its node's device plugin offers it as nvidia.com/mig-1g.10gb; 1 card "
+        "can have such partitions: the label nvidia.com/mig.config=all-3g.40gb of a Node makes "
+        "them on its cards."
+    ]
+
+
+def test_what_no_device_plugin_serves_any_more_is_free_to_nobody() -> None:
+    gone = make.node(labels=MODE, capacity={GPU: "0"})
+    answer = explain(asker(GPU), gone, card(0))
+    assert answer.counts == {"NotPublished": 1}
+    assert answer.verdicts[0].detail == (
+        "no device plugin of its node serves it: the kubelet counts no nvidia.com/gpu"
+    )
+    world = make.world(gone, card(0))
+    (row,) = get.nodes(world, cards.all_of(world))
+    assert row["offered"] == [{"resource": GPU, "devices": 0, "free": 0}]
+
+
 def partitionable(index: int, node_name: str = "node-0") -> make.Object:
     made = make.card(index, node_name)
     profile = {"name": "3g.40gb", "profileID": 9, "memoryMiB": 40320, "maxInstances": 2,
