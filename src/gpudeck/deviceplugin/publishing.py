@@ -101,9 +101,11 @@ class Publisher:
         else:
             wanted = cards.adapter_status(wire.card(card), self._vendor)
         gpu = await self._writer.write(gpu, wanted, labels.MANAGER_ADAPTER)
-        plugin = self._holders.get(str(address))
-        if self._found is None:  # Nobody knows yet, so what was said last stands.
-            plugin = gpu.status.occupancy.plugin if gpu.status and gpu.status.occupancy else None
+        plugin = (
+            gpu.status.occupancy.plugin if gpu.status and gpu.status.occupancy else None
+        ) or []
+        if self._found is not None:  # Else nobody knows yet, so what was said last stands.
+            plugin = status.kept(self._holders, str(address), plugin, self._found)
         wanted = status.card_status(known, str(address), plugin)
         await self._writer.write(gpu, wanted, labels.MANAGER_PUBLISHER)
         return None

@@ -43,7 +43,7 @@ Holders = Mapping[str, list[physicalgpu.HolderPod]]
 
 
 def card_status(
-    known: Known, address: str, plugin: list[physicalgpu.HolderPod] | None
+    known: Known, address: str, plugin: list[physicalgpu.HolderPod]
 ) -> physicalgpu.PhysicalGPUStatus:
     """The publisher's fields of the card at an address; `plugin` is who has something of it."""
     offered = _offered(known, address)
@@ -78,6 +78,34 @@ def holders(known: Known, found: Iterable[holding.Holder]) -> Holders:
                     )
                 )
     return {address: each[: physicalgpu.MOST_HOLDERS] for address, each in by_address.items()}
+
+
+def kept(
+    now: Holders,
+    address: str,
+    before: Iterable[physicalgpu.HolderPod],
+    found: Iterable[holding.Holder],
+) -> list[physicalgpu.HolderPod]:
+    """Who has what of the card at an address, with what was said of the same devices `before`.
+
+    Only the config by which a replica was given tells its part; and a card that has left the bus,
+    whose devices nothing else places, is its pods' as long as the kubelet says so.
+    """
+    said = {_key(each): each for each in before}
+    placed = {_key(each) for holders in now.values() for each in holders}
+    mine = now.get(address, [])
+    same = [each if each.replicas else said.get(_key(each), each) for each in mine]
+    held = {
+        (each.namespace, each.pod, each.container, each.resource, device)
+        for each in found
+        for device in each.devices
+    }
+    left = [said[key] for key in said if key in held and key not in placed]
+    return (same + left)[: physicalgpu.MOST_HOLDERS]
+
+
+def _key(holder: physicalgpu.HolderPod) -> tuple[str | None, ...]:
+    return holder.namespace, holder.pod, holder.container, holder.resource, holder.device
 
 
 def _units(known: Known) -> dict[str, tuple[str, str]]:

@@ -95,6 +95,9 @@ async def test_a_share_is_told_with_the_number_of_its_like(found: World) -> None
     await found.kubelet.allocate(SHARED, f"{CARD.format(3)}::1")
     (holder,) = await found.until(lambda: holders(found, 3))
     assert (holder["device"], holder["replicas"]) == (f"{CARD.format(3)}::1", 4)
+    found.label(None)
+    await found.until(lambda: offered(found, 3) == {GPU: (1, 0)})
+    assert holders(found, 3) == [holder]
 
 
 async def test_a_card_that_waits_for_a_pod_says_so(found: World) -> None:

@@ -26,12 +26,12 @@ def known(config: str, *found: records.CardState, **more: object) -> status.Know
 
 
 def published(found: status.Known, address: str = FIRST) -> Condition:
-    (condition,) = status.card_status(found, address, None).conditions or ()
+    (condition,) = status.card_status(found, address, []).conditions or ()
     return condition
 
 
 def offered(found: status.Known, address: str = FIRST) -> list[OfferedResource] | None:
-    return status.card_status(found, address, None).extended_resources
+    return status.card_status(found, address, []).extended_resources
 
 
 def holder(resource: str, *devices: str) -> Holder:
@@ -122,6 +122,24 @@ def test_a_replica_says_its_part_as_long_as_the_config_does() -> None:
     assert (now.replicas, now.memory_mib) == (4, 10240)
     (later,) = status.holders(known("", card(0)), [shared])[FIRST]
     assert (later.replicas, later.memory_mib) == (None, None)
+
+
+def test_a_replica_keeps_the_part_that_it_was_given_as() -> None:
+    shared = holder("gpu.shared", "GPU-0::2")
+    given = status.holders(known(SHARED, card(0)), [shared])
+    later = status.holders(known("", card(0)), [shared])
+    assert status.kept(later, FIRST, given[FIRST], [shared]) == given[FIRST]
+    assert status.kept({}, FIRST, given[FIRST], []) == []
+
+
+def test_what_pods_have_of_a_card_that_has_left_the_bus_is_still_told() -> None:
+    held = [holder("gpu", "GPU-0")]
+    before = status.holders(known("", card(0), card(1)), held)[FIRST]
+    without = status.holders(known("", card(1)), held)
+    assert without == {}
+    assert status.kept(without, FIRST, before, held) == before
+    moved = {"0000:02:00.0": before}
+    assert status.kept(moved, FIRST, before, held) == []
 
 
 def test_no_more_holders_are_told_than_an_object_takes() -> None:
