@@ -45,7 +45,7 @@ from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.electing import Elector
 from gpudeck.kube.queueing import Queue
-from gpudeck.kube.recording import Recorder
+from gpudeck.kube.recording import Recorder, timestamp
 from gpudeck.kube.watching import Change
 
 _ALL, _SHIPPED = "", "/"
@@ -267,6 +267,7 @@ class Controller:
             _log.info("Node has no adapter any more", node=node)
         for name in self._attendance.cards(node):
             gpu = self._gpus.objects[name]
+            self._modes.look_at(gpu)
             self._recount(gpu, gpu, was_attended=not attended)
             self._gpu_queue.add(name)
 
@@ -285,7 +286,11 @@ class Controller:
         mode = (known.metadata.labels or {}).get(labels.ACTIVE_MODE) if known is not None else None
         # A cordon is of DRA alone: no device plugin follows it.
         cordoned = self._cordons.of_card if mode == labels.MODE_DRA else lambda _: ""
-        return unoffered.why((self._gpus.objects[card] for card in held), cordoned)
+        found = [self._gpus.objects[card] for card in held]
+        said = unoffered.why(found, cordoned)
+        if said or not found or self._attendance.covers(found[0]):
+            return said
+        return unoffered.unattended(found, timestamp(-self._settings.unattended_seconds))
 
     def _cordon_changed(self, label: str) -> None:
         for name, card in self._gpus.objects.items():

@@ -209,9 +209,10 @@ class Recorder:
         }
 
 
-def timestamp() -> str:
-    """Return the present as a `metav1.Time`: RFC 3339, UTC, whole seconds."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp(seconds: float = 0.0) -> str:
+    """Return the present, or so many seconds after it, as a `metav1.Time`: RFC 3339, whole, UTC."""
+    then = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
+    return then.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _name(regarding: ObjectReference, suffix: str) -> str:

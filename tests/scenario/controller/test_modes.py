@@ -376,6 +376,22 @@ async def test_a_server_without_rules_of_taints_keeps_nobody_from_leading() -> N
             await server.until(machine.is_in(DRA))
 
 
+@pytest.mark.parametrize("mode", [DRA, PLUGIN])
+async def test_a_node_on_which_nobody_hands_out_its_cards_says_so(mode: str) -> None:
+    async with story(mode) as machine:
+        server = machine.server
+        tell(server, "True", "Offered.")
+        async with controller(server, attended=False, unattended_seconds=0.0, default_mode=mode):
+            await server.until(machine.in_phase("ModeActive"))
+            server.put(POD, workload(mode, ready=False))
+            await server.until(machine.in_phase("NothingOffered"))
+            assert machine.said["message"].endswith(
+                "but none is offered. No pod that hands them out is Ready on the node."
+            )
+            server.put(POD, workload(mode))
+            await server.until(machine.in_phase("ModeActive"))
+
+
 async def test_a_pool_that_is_not_whole_yet_is_waited_for() -> None:
     async with story(PLUGIN) as machine:
         server = machine.server

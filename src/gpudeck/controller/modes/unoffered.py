@@ -65,6 +65,18 @@ def why(cards: Iterable[PhysicalGPU], cordoned: Callable[[str], str]) -> str:
     return f"{name}: {said[name]}{more}"
 
 
+def unattended(cards: Iterable[PhysicalGPU], before: str) -> str:
+    """Say that nobody hands out the cards of a node on which no pod that does so is Ready.
+
+    Empty where that was said of one after `before` (metav1.Time): the pod may just be starting.
+    """
+    known = [each.status.conditions if each.status else None for each in cards]
+    found = [conditions.find(each, conditions.PUBLISHED) for each in known]
+    if all(each and (each.last_transition_time or before) < before for each in found):
+        return "No pod that hands them out is Ready on the node."
+    return ""
+
+
 def of_card(card: PhysicalGPU | None) -> str:
     """Return why a card is not offered, empty where it is or nobody says."""
     known = card.status.conditions if card is not None and card.status else None
