@@ -162,7 +162,7 @@ def _next(at: Situation) -> Step:
     if at.seen.mode != DEVICE_PLUGIN or at.seen.changes_mode:
         return Step(wish=nodes.Wish(), said=_standing_by(at.seen))
     if not at.wanted:
-        said = Said("Unknown", "NotChosen", "No config is chosen for the node's cards.")
+        said = Said("Unknown", "NotChosen", "No config is chosen: the cards stay as they are.")
         return Step(wish=nodes.Wish(), said=said)
     if at.look is None or at.look.name != at.wanted:
         return _look(at, _as_it_is(at.seen))
