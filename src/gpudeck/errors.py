@@ -143,16 +143,18 @@ def not_valid(
     field: str, value: object, allowed: str, *, reason: str | None = None
 ) -> InvalidError:
     """The refusal of a value, in the words that all refusals have; a long one is cut."""
-    shown = _BRIEF.repr(value)
-    if len(shown) > _LONGEST:
-        shown = f"{shown[:_LONGEST]}…"
-    said = "is missing" if value is None else f"{shown} is not valid"
+    said = "is missing" if value is None else f"{cut(_BRIEF.repr(value))} is not valid"
     return InvalidError(
         f"{field}: {said}; allowed: {allowed}",
         reason=reason,
         field=field,
         allowed=allowed,
     )
+
+
+def cut(text: str, longest: int = _LONGEST) -> str:
+    """The text, or of a long one its beginning."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def together(found: Sequence[InvalidError]) -> InvalidError:

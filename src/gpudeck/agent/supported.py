@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping
 
 import msgspec
-import yaml
 
 from gpudeck import errors
 from gpudeck.api import documents, fields
@@ -55,10 +54,7 @@ def parse(content: Mapping[str, str] | None) -> Supported:
         raise _refusal(f"data.{unknown[0]}", unknown[0], f"the key {KEY} only")
     if not content or KEY not in content:
         raise _refusal("data", sorted(content or ()), f"the key {KEY}")
-    try:
-        document = documents.load(content[KEY])
-    except yaml.YAMLError as error:
-        raise _refusal(KEY, documents.shown(error), "a YAML document") from error
+    document = documents.read(content[KEY], KEY, reason=REASON)
     if not isinstance(document, dict):
         raise _refusal(KEY, document, "a mapping with vendors and classes")
     try:

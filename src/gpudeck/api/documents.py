@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """YAML as people write it into ConfigMaps and files: read, or refused for what is wrong with it.
 
-Called by every reader of such a text, which gives the refusal its words. A text never ends a
+Called by every reader of such a text, which says what the text is called. A text never ends a
 process: PyYAML 6 itself recurses as deeply as a text is nested, and lets whatever Python raises
 through for a day that no month has, a number of thousands of digits, or a word with the tag of
 a number. A key that stands twice is refused, for the first one would do nothing. `1:0` is a
@@ -15,6 +15,8 @@ from collections.abc import Hashable
 from typing import Any
 
 import yaml
+
+from gpudeck import errors
 
 DEPTH = 64
 """Far more levels than any of our documents has."""
@@ -97,8 +99,18 @@ def _refusal(text: str, place: yaml.Node | None) -> yaml.YAMLError:
     return yaml.MarkedYAMLError(problem=text, problem_mark=mark)
 
 
-def shown(error: yaml.YAMLError) -> str:
-    """What is wrong with a text, and where, in one line."""
+def refused(error: yaml.YAMLError, name: str, *, reason: str | None = None) -> errors.InvalidError:
+    """The refusal of a text of that name: what is wrong with it, and where, in one line."""
+    allowed = "a YAML document"
+    return errors.InvalidError(
+        f"{name}: {errors.cut(_shown(error))}; allowed: {allowed}",
+        reason=reason,
+        field=name,
+        allowed=allowed,
+    )
+
+
+def _shown(error: yaml.YAMLError) -> str:
     found = str(error)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         place = f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}"
@@ -112,3 +124,11 @@ def load(text: str | bytes) -> Any:
         return yaml.load(text, _Loader)
     except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
         raise yaml.YAMLError(str(error)) from error
+
+
+def read(text: str | bytes, name: str, *, reason: str | None = None) -> Any:
+    """The one document of a text. Raises InvalidError that calls the text by `name`."""
+    try:
+        return load(text)
+    except yaml.YAMLError as error:
+        raise refused(error, name, reason=reason) from error

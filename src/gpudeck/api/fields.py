@@ -114,7 +114,8 @@ class Field:
             raise self.refuse(allowed)
         for key, content in self.value.items():
             if isinstance(key, str) and key:
-                yield key, Field(content, f'{self.path}["{_cut(key)}"]', self.document)
+                shown = errors.cut(key, _LONGEST)
+                yield key, Field(content, f'{self.path}["{shown}"]', self.document)
             else:
                 wrong = Field(key, f"{self.path}: {names}", self.document)
                 self.document.wrong.append(wrong.refuse("a text; quote it"))
@@ -144,6 +145,10 @@ class Field:
             raise self.refuse(allowed)
         return self.value
 
+    def exactly(self, value: str) -> None:
+        if self.value != value:
+            raise self.refuse(value)
+
     def matching(self, pattern: re.Pattern[str], allowed: str) -> str:
         if not isinstance(self.value, str) or not pattern.fullmatch(self.value):
             raise self.refuse(allowed)
@@ -168,7 +173,7 @@ class Field:
     def below(self, key: object) -> Field:
         """The field of a key, whether it is set or not."""
         value = self.value.get(key) if isinstance(self.value, dict) else None
-        shown = _cut(str(key))
+        shown = errors.cut(str(key), _LONGEST)
         return Field(value, f"{self.path}.{shown}" if self.path else shown, self.document)
 
     def _unknown(self, key: object, content: object, keys: tuple[str, ...]) -> InvalidError:
@@ -200,7 +205,3 @@ class Parts(dict[str, Field]):
         """The fields of a mapping in this one; none where it is not set, or wrong."""
         nothing = Parts(self._owner.below(key))
         return self.read(key, lambda field: field.mapping(*keys), nothing)
-
-
-def _cut(key: str) -> str:
-    return key if len(key) <= _LONGEST else f"{key[:_LONGEST]}…"

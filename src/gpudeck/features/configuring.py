@@ -74,18 +74,10 @@ def document(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         pass  # What is no JSON is perhaps YAML, or is refused as what it is.
-    import yaml  # noqa: PLC0415 (two megabytes, for those who write such files by hand)
-
+    # Two megabytes, for those who write such files by hand.
     from gpudeck.api import documents  # noqa: PLC0415 (it loads yaml)
 
-    try:
-        return documents.load(text)
-    except yaml.YAMLError as error:
-        raise InvalidError(
-            f"the file cannot be read: {documents.shown(error)}; allowed: a YAML document",
-            reason=REASON,
-            allowed="a YAML document",
-        ) from error
+    return documents.read(text, _NAME, reason=REASON)
 
 
 def merged(given: Settings, found: Found) -> Settings:

@@ -9,9 +9,6 @@ file of the host; both stop those that run while they change cards.
 from __future__ import annotations
 
 import re
-from typing import Any
-
-import yaml
 
 from gpudeck import errors
 from gpudeck.api import documents, fields
@@ -35,31 +32,18 @@ def read(where: str, text: str) -> tuple[str, ...]:
     Raises InvalidError by all fields that are wrong.
     """
     try:
-        return fields.read(_loaded(text), _units, reason=REASON, name=KEY)
+        loaded = documents.read(text, KEY, reason=REASON)
+        return fields.read(loaded, _units, reason=REASON, name=KEY)
     except InvalidError as error:
         raise error.inside(where) from error
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return documents.load(text)
-    except yaml.YAMLError as error:
-        raise errors.not_valid(
-            KEY, documents.shown(error), "a YAML document", reason=REASON
-        ) from error
 
 
 def _units(top: Field) -> tuple[str, ...]:
     if not isinstance(top.value, dict):
         raise top.refuse(f"a mapping with {', '.join(_FIELDS)}")
     found = top.mapping(*_FIELDS)
-    found.need("version", _version, None)
+    found.need("version", lambda field: field.exactly(VERSION), None)
     return found.read(_UNITS, _listed, ())
-
-
-def _version(field: Field) -> None:
-    if field.value != VERSION:
-        raise field.refuse(VERSION)
 
 
 def _listed(field: Field) -> tuple[str, ...]:

@@ -119,13 +119,8 @@ def _configs(top: Field) -> dict[str, Config]:
     if not isinstance(top.value, dict):
         raise top.refuse(f"a mapping with version and {_ROOT}")
     found = top.mapping("version", _ROOT)
-    found.need("version", _version, None)
+    found.need("version", lambda field: field.exactly(VERSION), None)
     return found.need(_ROOT, _by_name, {})
-
-
-def _version(field: Field) -> None:
-    if field.value != VERSION:
-        raise field.refuse(VERSION)
 
 
 def _by_name(field: Field) -> dict[str, Config]:

@@ -16,7 +16,6 @@ import msgspec
 import yaml
 
 from gpudeck.api import documents
-from gpudeck.errors import InvalidError
 
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 """Blanks that are no blanks to YAML."""
@@ -43,17 +42,17 @@ def load(text: str, name: str) -> Loaded:
     while True:
         try:
             return Loaded(documents.load("\n".join(lines) + "\n"), tuple(notes))
-        except yaml.MarkedYAMLError as error:
+        except yaml.YAMLError as error:
             number = _mend(lines, error)
             if number is None:
-                raise _refusal(name, error) from error
+                raise documents.refused(error, name, reason="InvalidMigConfig") from error
             notes.append(f"{name}: line {number + 1} was read as indented like the one above it.")
-        except yaml.YAMLError as error:
-            raise _refusal(name, error) from error
 
 
-def _mend(lines: list[str], error: yaml.MarkedYAMLError) -> int | None:
+def _mend(lines: list[str], error: yaml.YAMLError) -> int | None:
     """Dedent the line that the error is about, if that is what ails it; return its number."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return None
     mark = error.problem_mark
     if mark is None or _TOO_DEEP not in (error.problem or "") or not 0 < mark.line < len(lines):
         return None
@@ -65,13 +64,3 @@ def _mend(lines: list[str], error: yaml.MarkedYAMLError) -> int | None:
         return None
     lines[mark.line] = " " * indent + lines[mark.line].lstrip(" ")
     return mark.line
-
-
-def _refusal(name: str, error: yaml.YAMLError) -> InvalidError:
-    allowed = "a YAML document"
-    return InvalidError(
-        f"{name}: {documents.shown(error)}; allowed: {allowed}",
-        reason="InvalidMigConfig",
-        field=name,
-        allowed=allowed,
-    )

@@ -67,7 +67,7 @@ def parse(text: str) -> model.Config:
 
 def _config(top: Field) -> model.Config:
     found = top.mapping("version", "flags", "resources", "sharing", "imex")
-    found.read("version", _version, None)
+    found.read("version", lambda field: field.exactly(VERSION), None)
     flags = found.read("flags", _flags, model.Flags())
     sharing, notes = found.read("sharing", _sharing, (None, ()))
     return model.Config(
@@ -77,11 +77,6 @@ def _config(top: Field) -> model.Config:
         imex=found.read("imex", _imex, model.Imex()),
         notes=(*_without_effect(flags), *notes),
     )
-
-
-def _version(field: Field) -> None:
-    if field.value != VERSION:
-        raise field.refuse(VERSION)
 
 
 def _load(text: str) -> Any:
@@ -95,14 +90,9 @@ def _load(text: str) -> Any:
     if not text:
         return None
     # A megabyte and a tenth of the start of a process: not for nodes on which no config is chosen.
-    import yaml  # noqa: PLC0415 - as just said.
+    from gpudeck.api import documents  # noqa: PLC0415 - it loads yaml, as just said.
 
-    from gpudeck.api import documents  # noqa: PLC0415 - it loads yaml.
-
-    try:
-        return documents.load(text)
-    except yaml.YAMLError as error:
-        raise _unreadable(documents.shown(error), "a YAML document") from error
+    return documents.read(text, "the config", reason=REASON)
 
 
 def _unreadable(what: str, allowed: str) -> InvalidError:

@@ -13,6 +13,7 @@ from gpudeck import errors
 from gpudeck.agent import supported
 from gpudeck.api import documents
 from gpudeck.controller.nodegroups import reading as groups
+from gpudeck.controller.nodegroups import workloads
 from gpudeck.controller.nodegroups.groups import World
 from gpudeck.features import configuring
 from gpudeck.features.known import Known
@@ -20,6 +21,7 @@ from gpudeck.features.sources import custom
 from gpudeck.host.root import Root
 from gpudeck.mig import configs
 from gpudeck.pluginconfig import reading
+from gpudeck.repartitioning import clients
 
 TEXTS = {
     "deep lists": "[" * 5000,
@@ -34,6 +36,7 @@ TEXTS = {
     "half a character": 'a: "\\ud800"',
     "half a character as a key": '"\\udfff": a',
     "a key twice": "a: 1\na: 2",
+    "a long key twice": f"{'a' * 1000}: 1\n{'a' * 1000}: 2",
     "nothing that is called a number": "a: !!int ''",
     "a word that is called a truth": "a: !!bool x",
     "a word that is called a date": "a: !!timestamp x",
@@ -61,15 +64,20 @@ TEXTS = {
     ],
 )
 def test_what_is_wrong_is_told_in_a_line_with_its_place(text: str, shown: str) -> None:
-    with pytest.raises(yaml.YAMLError) as caught:
-        documents.load(text)
-    assert documents.shown(caught.value) == shown
+    with pytest.raises(errors.InvalidError) as caught:
+        documents.read(text, "rules.yaml", reason="RulesInvalid")
+    assert caught.value.message == f"rules.yaml: {shown}; allowed: a YAML document"
+    assert (caught.value.reason, caught.value.field) == ("RulesInvalid", "rules.yaml")
 
 
 def _groups(text: str) -> None:
     _, problems = groups.world([], text, World())
     for each in problems.values():
         raise each
+
+
+def _templates(text: str) -> None:
+    workloads.read({f"{name}.yaml": text for name in workloads.TEMPLATES})
 
 
 def _custom(text: str, folder: Path) -> None:
@@ -86,6 +94,8 @@ READERS: dict[str, Callable[[str, Path], object]] = {
     "MIG config": lambda text, folder: configs.read(text),
     "supported vendors": lambda text, folder: supported.parse({supported.KEY: text}),
     "groups": lambda text, folder: _groups(text),
+    "templates of groups": lambda text, folder: _templates(text),
+    "services that have cards": lambda text, folder: clients.read("services", text),
     "settings of node features": lambda text, folder: configuring.worker(text),
     "rules of the node itself": _custom,
 }
@@ -102,8 +112,9 @@ def test_what_cannot_be_read_is_one_kind_of_error(text: str) -> None:
 def test_every_reader_refuses_it(
     reader: Callable[[str, Path], object], text: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(errors.InvalidError):
+    with pytest.raises(errors.InvalidError) as caught:
         reader(text, tmp_path)
+    assert len(caught.value.message) < 500
 
 
 def test_what_people_write_is_read() -> None:

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-import yaml
 
 from gpudeck import errors
 from gpudeck.api import documents, fields, labelselectors, names
@@ -127,15 +126,16 @@ def _kept(keys: set[str], group: Group | None) -> Group | None:
 
 
 def _values(text: str, problems: dict[str, InvalidError]) -> list[Any] | None:
-    allowed = "a list of {name, selector, gpu}"
     try:
-        found = documents.load(text or "[]")
-    except yaml.YAMLError as error:
-        found, allowed = documents.shown(error), "a YAML document"
-    if isinstance(found, list):
-        return found
-    problems[VALUES] = errors.not_valid(VALUES, found, allowed, reason=REASON)
-    return None
+        found = documents.read(text or "[]", VALUES, reason=REASON)
+        return fields.read(found, _entries, reason=REASON, name=VALUES)
+    except InvalidError as error:
+        problems[VALUES] = error
+        return None
+
+
+def _entries(top: Field) -> list[Any]:
+    return [each.value for each in top.items("a list of {name, selector, gpu}")]
 
 
 def _head(entry: Field) -> tuple[str, tuple[Requirement, ...]]:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-import yaml
 
 from gpudeck import errors
 from gpudeck.api import documents, labels
@@ -43,10 +42,7 @@ def _read(content: Mapping[str, str], name: str) -> Object:
     key = f"{name}.yaml"
     if key not in content:
         raise _refusal(f"data[{key}]", "nothing", "a DaemonSet")
-    try:
-        found = documents.load(content[key])
-    except yaml.YAMLError as error:
-        raise _refusal(f"data[{key}]", documents.shown(error), "a YAML document") from error
+    found = documents.read(content[key], f"data[{key}]", reason=INVALID)
     for path in (
         ("metadata",),
         ("spec", "selector"),

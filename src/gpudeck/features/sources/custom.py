@@ -56,21 +56,18 @@ def _below(root: Root, folder: str) -> list[str]:
 
 
 def _rules(root: Root, path: str) -> list[Named]:
-    import yaml  # noqa: PLC0415 (two megabytes, for the few nodes that have such files)
-
+    # Two megabytes, for the few nodes that have such files.
     from gpudeck.api import documents  # noqa: PLC0415 (it loads yaml)
 
     content = root.read_bytes(path, limit=LIMIT_BYTES + 1)
     if len(content) > LIMIT_BYTES:
         _refuse(path, "it is too large", f"at most {LIMIT_BYTES} bytes")
+    given = documents.read(content, path) or []
     try:
-        given = documents.load(content) or []
         found = msgspec.convert(
             [shorthand.expanded(each) for each in given] if isinstance(given, list) else given,
             list[Rule],
         )
-    except yaml.YAMLError as error:
-        _refuse(path, documents.shown(error), "a YAML document")
     except msgspec.ValidationError as error:
         _refuse(path, str(error), "a list of rules")
     return [Named(path, f"[{index}]", rule) for index, rule in enumerate(found)]
