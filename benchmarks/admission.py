@@ -15,7 +15,6 @@ import socket
 import ssl
 import sys
 import time
-from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
@@ -34,7 +33,6 @@ from gpudeck.controller.admission.fleet import Fleet
 from gpudeck.kube import serving, webhooks
 from gpudeck.kube.client import Client
 
-FOLDER = Path(__file__).parent
 NODES, CARDS = 5000, 8
 SECONDS = 10.0
 CONNECTIONS = 8
@@ -62,10 +60,8 @@ def main(rate: int, record: bool, serve: int | None) -> None:
         return
     before = started()
     found = uvloop.run(_measure(rate))
-    for each in signed(found, f"python -m benchmarks.admission --rate {rate}", before):
-        click.echo(f"{each.what}: {', '.join(f'{value:.3g}' for value in each.values)} {each.unit}")
-    if record:
-        writing.add(found, FOLDER)
+    command = f"python -m benchmarks.admission --rate {rate}"
+    writing.tell(signed(found, command, before), record=record)
 
 
 async def _serve(port: int) -> None:

@@ -49,9 +49,9 @@ from gpudeck.kube.client import Client
 from gpudeck.kube.watching import Change
 from gpudeck.lab import hosttree, machine, tree
 
-FOLDER = Path(__file__).parent
-CHART = FOLDER.parent / "charts/gpudeck"
-RULE = FOLDER.parent / "examples/10-node-features/rule.yaml"
+ROOT = Path(__file__).parents[1]
+CHART = ROOT / "charts/gpudeck"
+RULE = ROOT / "examples/10-node-features/rule.yaml"
 GROUP = "Node features"
 SYSTEM, ONE = "gpudeck-system", "node-one"
 ROUNDS, AT_ONCE, OPTIONS = 6, 16, 4500
@@ -85,10 +85,8 @@ def main(nodes: int, record: bool) -> None:
             found = uvloop.run(_measured(kubeconfig, Path(name), nodes))
         except TimeoutError as error:
             raise click.ClickException("the machine is too busy, or something hangs") from error
-    for each in signed(found, f"python -m benchmarks.features --nodes {nodes}", before):
-        click.echo(f"{each.what}: {', '.join(f'{value:.3g}' for value in each.values)} {each.unit}")
-    if record:
-        writing.add(found, FOLDER)
+    command = f"python -m benchmarks.features --nodes {nodes}"
+    writing.tell(signed(found, command, before), record=record)
 
 
 async def _measured(kubeconfig: str, host: Path, nodes: int) -> list[Figure]:

@@ -17,10 +17,11 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import click
 import pytest
 from tests.contract.vendors import benches
 from tests.scenario.deviceplugin import standins
@@ -33,6 +34,7 @@ from gpudeck.errors import UnavailableError
 from gpudeck.lab import places
 from gpudeck.pluginconfig import selecting
 
+T = TypeVar("T")
 MACHINE, CARDS = "h100-x8", 8
 NODE, NAMESPACE, CONFIGS = "node-0", "gpu", "configs"
 PATIENCE_SECONDS = 60.0
@@ -185,6 +187,18 @@ async def host() -> AsyncIterator[Host]:
                 yield found
             finally:
                 await found.kubelet.stop()
+
+
+def run(part: Callable[[Host], Awaitable[T]]) -> T:
+    """What a part makes of a host of its own. As root: its device nodes are made."""
+    if os.geteuid() != 0:
+        raise click.ClickException("device nodes of the simulated host can be made by root only")
+
+    async def on_host() -> T:
+        async with host() as found:
+            return await part(found)
+
+    return asyncio.run(on_host())
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ were taken with the real ones, have a fraction of a millisecond of it.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,7 +23,6 @@ from gpudeck.api import resources
 from gpudeck.kubelet import deviceplugins
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 
-FOLDER = Path(__file__).parent
 CALLS, WARM_CALLS = 300, 50
 ROUNDS, FEW = 6, 3
 IDLE_SECONDS, SETTLED_SECONDS = 60.0, 5.0
@@ -293,21 +291,11 @@ PARTS: dict[str, Callable[[hosts.Host], Awaitable[list[Figure]]]] = {
 @click.option("--record/--no-record", default=True, help="Write results.json and README.md.")
 def main(only: Sequence[str], record: bool) -> None:
     """Measure the programs of a node in device plugin mode."""
-    if os.geteuid() != 0:
-        raise click.ClickException("device nodes of the simulated host can be made by root only")
     for part in only or PARTS:
         before = started()
-        found = asyncio.run(_measured(PARTS[part]))
-        for each in signed(found, f"python -m benchmarks.node --only {part}", before):
-            values = ", ".join(f"{value:.3g}" for value in each.values)
-            click.echo(f"{each.what}: {values} {each.unit}")
-        if record:
-            writing.add(found, FOLDER)
-
-
-async def _measured(part: Callable[[hosts.Host], Awaitable[list[Figure]]]) -> list[Figure]:
-    async with hosts.host() as host:
-        return await part(host)
+        found = hosts.run(PARTS[part])
+        command = f"python -m benchmarks.node --only {part}"
+        writing.tell(signed(found, command, before), record=record)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import time
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -22,7 +20,6 @@ from tests.scenario.repartitioning import standins
 
 from benchmarks import hosts, writing
 from benchmarks.figures import Figure, signed, started
-from benchmarks.node import FOLDER
 from gpudeck.api import labels, resources
 
 ROUNDS = 5
@@ -171,21 +168,9 @@ def _figure(key: str, what: str, values: list[float]) -> Figure:
 @click.option("--record/--no-record", default=True, help="Write results.json and README.md.")
 def main(record: bool) -> None:
     """Measure how a node is partitioned by its label."""
-    if os.geteuid() != 0:
-        raise click.ClickException("device nodes of the simulated host can be made by root only")
     before = started()
-    found = signed(asyncio.run(_measured(measure)), "python -m benchmarks.partitioning", before)
-    for each in found:
-        values = ", ".join(f"{value:.3g}" for value in each.values)
-        click.echo(f"{each.what}: {values} {each.unit}")
-    if record:
-        writing.add(found, FOLDER)
-
-
-async def _measured(part: Callable[[hosts.Host], Any]) -> list[Figure]:
-    async with hosts.host() as host:
-        found: list[Figure] = await part(host)
-        return found
+    found = signed(hosts.run(measure), "python -m benchmarks.partitioning", before)
+    writing.tell(found, record=record)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 import click
 import msgspec
@@ -22,7 +21,6 @@ from gpudeck.errors import GpudeckError
 from gpudeck.kube.client import Client
 from gpudeck.lab import hardware, state
 
-FOLDER = Path(__file__).parent
 OWN_LAB = "bench"
 LAB_UP = "lab"
 PARTS: dict[str, Callable[[World], Awaitable[list[Figure]]]] = {
@@ -75,12 +73,12 @@ async def _measure(name: str, parts: Sequence[str]) -> None:
             before = started()
             sys.stderr.write(f"measuring {part} …\n")
             found = await PARTS[part](world)
-            writing.add(signed(found, _command(part), before), FOLDER, machine=about)
+            writing.add(signed(found, _command(part), before), machine=about)
 
 
 def _keep(part: str, measure: Callable[[], list[Figure]]) -> None:
     before = started()
-    writing.add(signed(measure(), _command(part), before), FOLDER)
+    writing.add(signed(measure(), _command(part), before))
 
 
 def _command(part: str) -> str:

@@ -36,8 +36,7 @@ from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client, path_of
 from gpudeck.kube.watching import Change
 
-FOLDER = Path(__file__).parent
-CRDS = FOLDER.parent / "charts/gpudeck/crds"
+CRDS = Path(__file__).parents[1] / "charts/gpudeck/crds"
 GROUP = "Scale"
 CARDS = 8
 HELD_EVERY = 4
@@ -59,10 +58,8 @@ def main(nodes: int, record: bool) -> None:
     before = started()
     with realapiserver.running(programs) as kubeconfig:
         found = uvloop.run(_measure(kubeconfig, nodes))
-    for each in signed(found, f"python -m benchmarks.scale --nodes {nodes}", before):
-        click.echo(f"{each.what}: {', '.join(f'{value:.3g}' for value in each.values)} {each.unit}")
-    if record:
-        writing.add(found, FOLDER)
+    command = f"python -m benchmarks.scale --nodes {nodes}"
+    writing.tell(signed(found, command, before), record=record)
 
 
 async def _measure(kubeconfig: str, nodes: int) -> list[Figure]:

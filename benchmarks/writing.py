@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as JSON and as tables of README.md. Pure, but for `keep`."""
+"""Results as JSON and as tables of README.md. Pure, but for `tell`, `add` and `keep`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import click
 import msgspec
 
 from benchmarks import peers
 from benchmarks.figures import Figure, shown, spread
 
+FOLDER = Path(__file__).parent
+"""Where the results stand."""
 BEGIN, END = "<!-- figures: written by benchmarks.run -->", "<!-- end of figures -->"
 
 
@@ -40,14 +43,21 @@ def keep(results: Results, folder: Path) -> None:
     page.write_text(placed(page.read_text(), tables(results)))
 
 
-def add(
-    figures: Sequence[Figure], folder: Path, *, machine: Mapping[str, str] | None = None
-) -> None:
-    """Write the figures, and what is new of the machine, to what stands in `folder`."""
-    results = load(folder / "results.json")
+def tell(figures: Sequence[Figure], *, record: bool) -> None:
+    """Print the figures, and write them to the others if they are to be kept."""
+    for each in figures:
+        values = ", ".join(f"{value:.3g}" for value in each.values)
+        click.echo(f"{each.what}: {values} {each.unit}")
+    if record:
+        add(figures)
+
+
+def add(figures: Sequence[Figure], *, machine: Mapping[str, str] | None = None) -> None:
+    """Write the figures, and what is new of the machine, to those that there are."""
+    results = load(FOLDER / "results.json")
     results.figures = merge(results.figures, figures)
     results.machine |= machine or {}
-    keep(results, folder)
+    keep(results, FOLDER)
 
 
 def placed(page: str, text: str) -> str:
