@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudeck import errors
-from gpudeck.api import labels
+from gpudeck.api import conditions, labels
 from gpudeck.lab import hardware, places, processes
 from gpudeck.lab.progress import Progress
 from gpudeck.lab.state import Lab
@@ -30,8 +30,14 @@ PLUGINS = {"nvidia": "nvidia-device-plugin"}
 COMPONENT = "app.kubernetes.io/component"
 ROLLOUT_SECONDS = 180.0
 UNINSTALL_SECONDS = 100.0
+QUIET_SECONDS = 5.0
+"""An installation that waits says so often what nodes wait for."""
 STEPS = 3
 _POLL_SECONDS = 0.5
+_OURS = f"app.kubernetes.io/instance={RELEASE}"
+_SAID_OF_NODES = (
+    "Ready", conditions.MODE_ACTIVE, conditions.PLUGIN_CONFIGURED, conditions.MIG_CONFIGURED
+)  # fmt: skip
 
 
 class Target:
@@ -48,7 +54,7 @@ class Target:
         return processes.run(words, env=self._environment)
 
     def list(self, kinds: str, selector: str = "") -> list[dict[str, Any]]:
-        """List objects of the release's namespace."""
+        """List objects of the release's namespace, or of the cluster."""
         words = ["kubectl", "--namespace", self.namespace, "get", kinds, "--output=json"]
         if selector:
             words.append(f"--selector={selector}")
@@ -99,7 +105,7 @@ def install(
             )  # fmt: skip
         default = labels.MODE_DRA if _dra_is_enabled(target) else labels.MODE_DEVICE_PLUGIN
     with progress.step("Pods of gpudeck ready"):
-        return _await(target, progress, pods_of(expected or {}, _chosen(target), default))
+        return await_pods(target, progress, pods_of(expected or {}, _chosen(target), default))
 
 
 def uninstall(target: Target, progress: Progress) -> str:
@@ -129,10 +135,9 @@ def pods_of(
 
 def _chosen(target: Target) -> dict[str, str]:
     """The modes that administrators have chosen, by node."""
-    found = json.loads(target.run("kubectl", "get", "nodes", "--output=json"))["items"]
     return {
         each["metadata"]["name"]: mode
-        for each in found
+        for each in target.list("nodes")
         if (mode := each["metadata"].get("labels", {}).get(labels.MODE)) is not None
     }
 
@@ -165,23 +170,42 @@ def makers_of(lab: Lab) -> dict[str, str]:
     return {name: maker for name, maker in makers.items() if maker in ADAPTERS}
 
 
-def _await(target: Target, progress: Progress, expected: Mapping[str, int]) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + ROLLOUT_SECONDS
-    selector = f"app.kubernetes.io/instance={RELEASE}"
+def await_pods(
+    target: Target, progress: Progress, expected: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Wait until all workloads run and `expected` pods of each component; say what is waited for.
+
+    Raises UnavailableError, with the same, after `ROLLOUT_SECONDS`.
+    """
+    begin = looked = time.monotonic()
+    told: set[str] = set()
     while True:
-        workloads = target.list("deployments,daemonsets", selector)
+        workloads = target.list("deployments,daemonsets", _OURS)
         missing = unready(workloads, expected)
         if not missing:
             return workloads
         progress.detail(", ".join(missing))
-        if time.monotonic() > deadline:
-            pods = target.list("pods", selector)
-            reasons = "; ".join([*waiting_reasons(pods), *_last_words(target, pods)])
-            raise errors.UnavailableError(
-                f"not ready after {ROLLOUT_SECONDS:.0f} s: {', '.join(missing)}. {reasons}",
-                reason="RolloutTimeout",
-            )
+        now = time.monotonic()
+        if now > begin + ROLLOUT_SECONDS:
+            raise _late(target, missing)
+        if now > looked + QUIET_SECONDS:
+            looked = now
+            waits = what_nodes_wait_for(target.list("nodes"))
+            for each in waits:
+                if each not in told:
+                    progress.note(f"      {each}")
+            told.update(waits)
         time.sleep(_POLL_SECONDS)
+
+
+def _late(target: Target, missing: Sequence[str]) -> errors.UnavailableError:
+    pods = target.list("pods", _OURS)
+    of_pods = "; ".join([*waiting_reasons(pods), *_last_words(target, pods)])
+    reasons = " ".join([*what_nodes_wait_for(target.list("nodes")), of_pods]).strip()
+    return errors.UnavailableError(
+        f"not ready after {ROLLOUT_SECONDS:.0f} s: {', '.join(missing)}. {reasons}",
+        reason="RolloutTimeout",
+    )
 
 
 def _last_words(target: Target, pods: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -234,6 +258,16 @@ def counts(workload: Mapping[str, Any]) -> tuple[int, int, bool]:
         wanted = workload["spec"].get("replicas", 1)
         ready = min(status.get("readyReplicas", 0), status.get("updatedReplicas", 0))
     return ready, wanted, current
+
+
+def what_nodes_wait_for(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what each condition that is not True says, behind the name of its Node."""
+    return [
+        f"{node['metadata']['name']}: {each.get('message') or each['type']}"
+        for node in nodes
+        for each in node.get("status", {}).get("conditions", [])
+        if each["type"] in _SAID_OF_NODES and each["status"] != conditions.TRUE
+    ]
 
 
 def waiting_reasons(pods: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+import io
+import math
+import re
 from typing import Any
 
-from gpudeck.lab import install
+import pytest
+
+from gpudeck import errors
+from gpudeck.lab import install, progress
 from gpudeck.lab.state import Lab, Node
 
 
@@ -122,6 +128,58 @@ def test_a_container_that_does_not_run_is_named_with_its_reason() -> None:
         },
     ]
     assert install.waiting_reasons(pods) == ["p/bad: ErrImagePull no", "q: 0/2 nodes fit"]
+
+
+def node(name: str, **conditions: tuple[str, str]) -> dict[str, Any]:
+    found = [
+        {"type": kind, "status": status, "message": message}
+        for kind, (status, message) in conditions.items()
+    ]
+    return {"metadata": {"name": name}, "status": {"conditions": found}}
+
+
+def test_what_nodes_wait_for_is_said_in_the_words_of_their_conditions() -> None:
+    change = "Cards change from dra to device-plugin: pods that hold cards are to go: default/a."
+    nodes = [
+        node("a", Ready=("True", "posting"), GPUModeActive=("False", change)),
+        node("b", Ready=("Unknown", "Kubelet stopped posting node status."), Mine=("False", "x")),
+        node("c", DevicePluginConfigured=("True", "All is well."), MigConfigured=("False", "")),
+        {"metadata": {"name": "d"}},
+    ]
+    assert install.what_nodes_wait_for(nodes) == [
+        f"a: {change}",
+        "b: Kubelet stopped posting node status.",
+        "c: MigConfigured",
+    ]
+
+
+class Target(install.Target):
+    """A cluster of one node whose mode changes until it has been looked at so many times."""
+
+    def __init__(self, looks: float) -> None:
+        self.looks = looks
+
+    def list(self, kinds: str, selector: str = "") -> list[dict[str, Any]]:
+        if kinds == "nodes":
+            return [node("node-0", GPUModeActive=("False", "The mode changes."))]
+        self.looks -= 1
+        ready = int(self.looks <= 0)
+        return [] if kinds == "pods" else [daemon_set(ready=ready, wanted=1, updated=1)]
+
+
+def test_an_installation_that_waits_says_once_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(install, "_POLL_SECONDS", 0.001)
+    out = io.StringIO()
+    install.await_pods(Target(9), progress.Progress(stream=out), {})
+    assert out.getvalue() == "      nvidia-adapter 0/1\n      node-0: The mode changes.\n"
+
+
+def test_one_that_waits_for_too_long_says_so_in_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "ROLLOUT_SECONDS", 0.0)
+    message = "not ready after 0 s: nvidia-adapter 0/1. node-0: The mode changes."
+    with pytest.raises(errors.UnavailableError, match=re.escape(message)):
+        install.await_pods(Target(math.inf), progress.Progress(stream=io.StringIO()), {})
 
 
 def test_a_tag_of_digits_alone_stays_a_text() -> None:
