@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpudeck cleanup`: take off all Nodes what gpudeck wrote there, once it is uninstalled.
 
-Run by the chart's Job after `helm uninstall`, or by hand. A Node that was left in the middle of
+Run by the chart's Job after `helm uninstall`, or by hand. The Leases go by which replicas agreed
+who leads; all else of a release is Helm's to remove. A Node that was left in the middle of
 a change is given back: its taints, the labels that paused workloads, the annotations of the
 change. Labels of administrators stay, and so does what is not on Nodes. Each write follows
 from the Node as it is, so a run that was ended goes on with the next one.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,13 +25,12 @@ from gpudeck import errors
 from gpudeck.api import conditions, labels
 from gpudeck.api.core import Node, OwnedNode
 from gpudeck.api.meta import Meta
-from gpudeck.api.resources import DEPLOYMENT, NODE
+from gpudeck.api.resources import DEPLOYMENT, LEASE, NODE
 from gpudeck.cli import output, reading
 from gpudeck.features import deciding, planning
 from gpudeck.kube.client import Client
 from gpudeck.repartitioning import nodes
 
-CONTROLLER = "gpu-controller"
 AT_A_TIME = 8
 TRIES = 5
 """For a Node that others write to at the same time."""
@@ -66,8 +67,11 @@ def cleanup(
     async def work(client: Client) -> Outcome:
         try:
             async with asyncio.timeout(seconds):
-                await _check_gone(client, namespace or client.namespace)
-                return await clean(client, features=features)
+                where = namespace or client.namespace
+                await _check_gone(client, where)
+                found = await clean(client, features=features)
+                await release(client, where, features=features)
+                return found
         except TimeoutError as error:
             raise errors.UnavailableError(
                 f"not all Nodes are clean after {seconds:g} s; run `gpudeck cleanup` again",
@@ -96,13 +100,13 @@ class Outcome:
 async def _check_gone(client: Client, namespace: str) -> None:
     """Raise BusyError while a controller is installed, which would write all anew."""
     try:
-        found = await client.get(DEPLOYMENT, CONTROLLER, Meta, namespace=namespace)
+        found = await client.get(DEPLOYMENT, labels.CONTROLLER, Meta, namespace=namespace)
     except errors.NotFoundError:
         return
     if found.metadata.deletion_timestamp is None:
         raise errors.BusyError(
-            f"the Deployment {namespace}/{CONTROLLER} is there, and would write to Nodes again; "
-            "run `helm uninstall` first",
+            f"the Deployment {namespace}/{labels.CONTROLLER} is there, and would write to Nodes "
+            "again; run `helm uninstall` first",
             reason="StillInstalled",
         )
 
@@ -133,6 +137,13 @@ async def clean(client: Client, *, features: bool) -> Outcome:
     return Outcome(len(found), cleaned, kept(after))
 
 
+async def release(client: Client, namespace: str, *, features: bool) -> None:
+    """Delete the Leases of the processes that are gone; Helm does not know of them."""
+    for name in (labels.CONTROLLER, *([labels.FEATURES_MASTER] if features else ())):
+        with contextlib.suppress(errors.NotFoundError):
+            await client.delete(LEASE, name, namespace=namespace)
+
+
 async def _clean(client: Client, node: OwnedNode, *, features: bool) -> Node:
     for _ in range(TRIES):
         try:
@@ -153,15 +164,10 @@ async def _write(client: Client, found: OwnedNode, *, features: bool) -> Node:
         node = await client.merge_patch(NODE, name, taken, Node, manager=labels.MANAGER_CLI)
     if features:
         plan = planning.plan(node, deciding.Wanted(), gpudeck.__version__)
-        for body, part in ((plan.first, ""), (plan.status, "status"), (plan.last, "")):
-            if body is not None:
-                meta = {"uid": uid}
-                if body is plan.first:
-                    meta["resourceVersion"] = node.metadata.resource_version or ""
-                patch = {**body, "metadata": {**body.get("metadata", {}), **meta}}
-                node = await client.merge_patch(
-                    NODE, name, patch, Node, subresource=part, manager=labels.MANAGER_CLI
-                )
+        for patch, part in planning.bound(node, plan):
+            node = await client.merge_patch(
+                NODE, name, patch, Node, subresource=part, manager=labels.MANAGER_CLI
+            )
     for manager, fields in owned(node).items():
         body = {"metadata": {"name": name, "uid": uid}, **fields}
         part = "status" if fields else ""

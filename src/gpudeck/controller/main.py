@@ -77,7 +77,7 @@ class Controller:
         self._settings = settings
         self._client = client
         identity = settings.identity or socket.gethostname()
-        self._recorder = Recorder(client, "gpu-controller", instance=identity)
+        self._recorder = Recorder(client, labels.CONTROLLER, instance=identity)
         report = events.Events(self._recorder)
         self._gpus = Cache(client, PHYSICAL_GPU, PhysicalGPU, keep=keeping.gpu)
         self._claims = Cache(client, RESOURCE_CLAIM, ResourceClaim, keep=keeping.claim)
@@ -116,7 +116,7 @@ class Controller:
         self._node_groups = NodeGroups(client, settings, report, self._nodes)
         self._elector = Elector(
             client,
-            name="gpu-controller",
+            name=labels.CONTROLLER,
             namespace=settings.namespace or client.namespace,
             identity=identity,
         )

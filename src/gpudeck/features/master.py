@@ -89,10 +89,10 @@ class Master:
         self._rule_queue = Queue("rules")
         self._group_queue = Queue("groups")
         identity = given.identity or socket.gethostname()
-        self._recorder = recording.Recorder(api, "node-feature-discovery-master", instance=identity)
+        self._recorder = recording.Recorder(api, labels.FEATURES_MASTER, instance=identity)
         self._elector = Elector(
             api,
-            name="node-feature-discovery-master",
+            name=labels.FEATURES_MASTER,
             namespace=self._namespace,
             identity=identity,
             lease_seconds=self._settings.lease_seconds,
@@ -277,7 +277,8 @@ class Master:
                 # The list of taints is replaced whole, so it must be made of the newest.
                 node = await self._api.get(NODE, name, Node)
                 plan = planning.plan(node, wanted, gpudeck.__version__)
-            await self._carry_out(node, plan)
+            for patch, part in planning.bound(node, plan):
+                await self._patch(name, patch, part)
         if again is None and name in self._settled:
             self._settled[name] = planning.fingerprint(planning.applied(node, plan))
         return again
@@ -297,17 +298,6 @@ class Master:
             if name in self._nodes.objects:
                 self._write_groups(self._membership.tell(name, answers))
         return wanted, again
-
-    async def _carry_out(self, node: Node, plan: planning.Plan) -> None:
-        uid = node.metadata.uid
-        steps = ((plan.first, ""), (plan.status, "status"), (plan.last, ""))
-        for patch, subresource in steps:
-            if patch is None:
-                continue
-            metadata = {**patch.get("metadata", {}), "uid": uid}
-            if patch is plan.first and plan.needs_version:
-                metadata["resourceVersion"] = node.metadata.resource_version
-            await self._patch(node.metadata.name, {**patch, "metadata": metadata}, subresource)
 
     async def _patch(self, name: str, patch: dict[str, Any], subresource: str) -> None:
         _log.info("Writing what features give a node", node=name, what=subresource or "metadata")

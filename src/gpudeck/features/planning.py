@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to write to a Node so that it has what it should. Pure; `master` carries it out.
+"""What to write to a Node so that it has what it should. Pure; `master` carries it out, and
+`cli.cleanup` that of a Node that should have nothing.
 
 Annotations of the Node say which of its labels, annotations, taints and extended resources
 came from features. Only those are ever removed; all others are other people's. The spelling is
@@ -13,7 +14,7 @@ shortened after they have gone, so a kill between the two leaves nothing without
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -74,6 +75,17 @@ def plan(node: Node, wanted: Wanted, version: str) -> Plan:
         last=_shortened(owned[labels.FEATURES_RESOURCES], wanted) if stale else None,
         needs_version=taints is not None,
     )
+
+
+def bound(node: Node, plan: Plan) -> Iterator[tuple[dict[str, Any], str]]:
+    """The patches in their order, each for the Node that they were made of, and its subresource."""
+    for patch, part in ((plan.first, ""), (plan.status, "status"), (plan.last, "")):
+        if patch is None:
+            continue
+        metadata = {**patch.get("metadata", {}), "uid": node.metadata.uid}
+        if patch is plan.first and plan.needs_version:
+            metadata["resourceVersion"] = node.metadata.resource_version
+        yield {**patch, "metadata": metadata}, part
 
 
 def applied(node: Node, plan: Plan) -> Node:

@@ -16,7 +16,7 @@ from tests.unit.cli import test_cleanup as cleaning
 from gpudeck import errors
 from gpudeck.api import core, labels
 from gpudeck.api.meta import Meta
-from gpudeck.api.resources import NODE, POD, RESOURCE_CLAIM
+from gpudeck.api.resources import LEASE, NODE, POD, RESOURCE_CLAIM
 from gpudeck.cli import cleanup
 from gpudeck.kube.client import Client
 
@@ -65,6 +65,20 @@ async def test_it_gives_a_node_back_and_leaves_what_is_of_others(
         assert outcome == cleanup.Outcome(2, 1, {labels.MODE: 1})
         assert (await cleanup.clean(job, features=True)).cleaned == 0
     assert await state(admin) == (cleaning.THEIRS, {"mine": "x"}, ["mine"], ["Ready"])
+
+
+async def test_it_removes_leases_of_gpudeck_alone(kubeconfig: str, admin: Client) -> None:
+    names = (labels.CONTROLLER, labels.FEATURES_MASTER, "mine")
+    for name in names:
+        body = {"metadata": {"name": name, "namespace": policies.SYSTEM}}
+        await admin.create(LEASE, body, Meta)
+    async with policies.connected(kubeconfig, ACCOUNT, "") as job:
+        for _ in range(2):
+            await cleanup.release(job, policies.SYSTEM, features=True)
+        with pytest.raises(errors.ForbiddenError):
+            await job.delete(LEASE, "mine", namespace=policies.SYSTEM)
+    found = await admin.list(LEASE, Meta, namespace=policies.SYSTEM)
+    assert [each.metadata.name for each in found.items] == ["mine"]
 
 
 async def test_its_token_does_nothing_else(kubeconfig: str, admin: Client) -> None:

@@ -15,7 +15,7 @@ from gpudeck import errors
 from gpudeck.api import labels
 from gpudeck.api.core import Node, OwnedNode
 from gpudeck.api.meta import Meta
-from gpudeck.api.resources import DEPLOYMENT, NODE
+from gpudeck.api.resources import DEPLOYMENT, LEASE, NODE
 from gpudeck.cli import cleanup, main
 from gpudeck.kube.client import Client
 from gpudeck.repartitioning import nodes, progress
@@ -227,6 +227,22 @@ async def test_nothing_is_done_while_the_controller_is_installed() -> None:
         server.put(DEPLOYMENT, {"metadata": {**meta, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
         code, _ = await ran(server, "--namespace", "s")
         assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "left"), [([], {"s/node-feature-discovery-master"}), (["--features"], set())]
+)
+async def test_leases_of_processes_that_are_gone_go_too(words: list[str], left: set[str]) -> None:
+    """Those of other namespaces and of other programs stay."""
+    others = {"other/gpu-controller", "s/mine"}
+    async with ApiServer() as server:
+        for name in (*others, "s/gpu-controller", "s/node-feature-discovery-master"):
+            namespace, _, own = name.partition("/")
+            server.put(LEASE, {"metadata": {"name": own, "namespace": namespace}})
+        for _ in range(2):
+            code, _ = await ran(server, "--namespace", "s", *words)
+            assert code == 0
+            assert set(server.objects(LEASE)) == others | left
 
 
 async def test_a_server_that_does_not_answer_is_waited_for_so_long_and_no_longer() -> None:
