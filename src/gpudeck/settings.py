@@ -10,6 +10,7 @@ Shared groups are composed by inheritance of plain dataclasses without behaviour
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import typing
 from collections.abc import Mapping
@@ -96,6 +97,13 @@ def _boolean(text: str) -> bool:
     raise ValueError(text)
 
 
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isnan(number):
+        raise ValueError(text)
+    return number
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -103,7 +111,7 @@ def _words(text: str) -> tuple[str, ...]:
 _PARSERS: dict[Any, Any] = {
     str: str,
     int: int,
-    float: float,
+    float: _number,
     bool: _boolean,
     Path: Path,
     tuple[str, ...]: _words,
@@ -116,11 +124,18 @@ _ALLOWED: dict[Any, str] = {
 }
 
 
+LEVELS = ("debug", "info", "warning", "error")
+
+
 @dataclasses.dataclass(frozen=True)
 class LogSettings:
     """What every process has."""
 
-    log_level: str = setting("info", "Least severe log line printed: debug, info, warning, error.")
+    log_level: str = setting("info", f"Least severe log line printed: {', '.join(LEVELS)}.")
+
+    def __post_init__(self) -> None:
+        if self.log_level.lower() not in LEVELS:
+            raise errors.not_valid("--log-level", self.log_level, ", ".join(LEVELS))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -187,8 +187,11 @@ def kubectl(name: str, arguments: Sequence[str]) -> None:
 @click.option("--tail", type=click.IntRange(min=0), default=None, help="Only the last lines.")
 @click.argument("component")
 def logs(name: str, component: str, follow: bool, tail: int | None) -> None:
-    """Print the log of etcd, apiserver, controller-manager, scheduler, registry, or of
-    kubelet:NODE, containerd:NODE, proxy:NODE, boot:NODE."""
+    """Print the log of a component.
+
+    One of etcd, apiserver, controller-manager, scheduler, registry, or of kubelet:NODE,
+    containerd:NODE, proxy:NODE, boot:NODE.
+    """
 
     folder = state.folder(name)
     path = report.log_of(folder, state.running(folder), component)
@@ -201,7 +204,10 @@ def logs(name: str, component: str, follow: bool, tail: int | None) -> None:
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def shell(name: str, node: str, command: Sequence[str]) -> None:
-    """Open a shell in a node, or run a command there: gpudeck lab shell node-0 -- nvidia-smi."""
+    """Open a shell in a node, or run a command there.
+
+    For instance: gpudeck lab shell node-0 -- nvidia-smi
+    """
 
     _need_root()
     init = report.init_of(state.running(state.folder(name)), node)
@@ -233,7 +239,10 @@ def install(
     files: Sequence[Path],
     namespace: str,
 ) -> None:
-    """Install or upgrade gpudeck by its chart, with DRA on unless a value says otherwise."""
+    """Install or upgrade gpudeck by its chart.
+
+    DRA is on unless a value says otherwise.
+    """
 
     progress = Progress(installing.STEPS)
     if other is not None:
@@ -270,7 +279,7 @@ def install(
     "--namespace", default=installing.NAMESPACE, show_default=True, help="Where it is installed."
 )
 def uninstall(name: str, namespace: str) -> None:
-    """Uninstall gpudeck from the lab; its custom resource definitions stay."""
+    """Uninstall gpudeck; its custom resource definitions stay."""
 
     _need_root()
     progress = Progress(1)

@@ -97,7 +97,7 @@ def return_(card: Card) -> None:
 @click.argument("degrees", metavar="DEGREES|auto")
 @click.pass_obj
 def temperature(card: Card, degrees: str) -> None:
-    """Set the temperature in degrees Celsius; auto lets it follow the load."""
+    """Set the temperature in Celsius; auto lets it follow the load."""
     if degrees != "auto" and not (degrees.isdigit() and int(degrees) <= HOTTEST):
         allowed = f"auto or a whole number from 0 to {HOTTEST}"
         raise errors.InvalidError(
@@ -168,7 +168,10 @@ def slow(card: Card, milliseconds: int) -> None:
 @gpu.command()
 @click.pass_obj
 def clear(card: Card) -> None:
-    """End failing, hanging, slowness and fixed readings; counters and losses stay."""
+    """End failing, hanging, slowness and fixed readings.
+
+    Counters and losses stay.
+    """
     card.knobs.clear(card.address)
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gpudeck import errors, logs
+from gpudeck import errors, logs, settings
 from gpudeck.api import labels
 from gpudeck.cli import mig_showing
 from gpudeck.dra import checkpoint as prepared
@@ -56,7 +56,10 @@ def _on_host(command: Command) -> Command:
 
     @click.option("--vendor", default="nvidia", show_default=True, help="Maker of the cards.")
     @click.option("--host-root", default="/", show_default=True, help="The host's root.")
-    @click.option("--log-level", default="error", show_default=True, help="Least severe line.")
+    @click.option(
+        "--log-level", default="error", show_default=True, help="Least severe line.",
+        type=click.Choice(settings.LEVELS, case_sensitive=False),
+    )  # fmt: skip
     @functools.wraps(command)
     def wrapped(*, vendor: str, host_root: str, log_level: str, **given: Any) -> None:
         logs.configure(log_level)
@@ -168,7 +171,10 @@ def assert_(
     place: attending.Place,
     as_json: bool,
 ) -> None:
-    """Exit with 0 if the cards are as the config says, else with 1."""
+    """Fail unless the cards are as the config says.
+
+    Exits with 0 if they are, else with 1.
+    """
     given = _read(config_file)
     if valid_config:
         if given is None:
@@ -190,7 +196,7 @@ def assert_(
 @click.option("-o", "--output-format", type=click.Choice(["yaml", "json"]), default="yaml")
 @_on_host
 def export(*, config_label: str, output_format: str, place: attending.Place) -> None:
-    """Print the config that says how the cards are partitioned now."""
+    """Print how the cards are partitioned now, as a config."""
 
     async def work(cards: attending.Cards) -> exporting.Exported:
         _some_read(cards)
@@ -250,7 +256,7 @@ def checkpoint(*, checkpoint_file: Path, place: attending.Place) -> None:
 def restore(
     *, checkpoint_file: Path, services: Path | None, place: attending.Place, as_json: bool
 ) -> None:
-    """Partition the cards as they were when the checkpoint was made."""
+    """Partition the cards as they were at the checkpoint."""
     kept = checkpoints.decode(files.read(checkpoint_file), str(checkpoint_file))
 
     def make_plan(cards: attending.Cards) -> planning.Plan:

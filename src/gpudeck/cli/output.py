@@ -9,6 +9,8 @@ from typing import Any
 import click
 import msgspec
 
+from gpudeck import errors
+
 _GAP = "   "
 
 
@@ -34,13 +36,20 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def show(text: str = "") -> None:
-    """Print a paragraph."""
-    click.echo(text)
+    """Print a paragraph. Raises UnavailableError where it cannot be, e.g. on a full disk."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise  # Who reads has enough; click ends the command.
+    except OSError as error:
+        raise errors.UnavailableError(
+            f"the standard output cannot be written: {error.strerror}", reason="OutputLost"
+        ) from error
 
 
 def show_json(value: Any) -> None:
     """Print JSON as people and `jq` like it."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    show(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def _is_number(value: object) -> bool:

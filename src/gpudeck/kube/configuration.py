@@ -139,7 +139,7 @@ def _existing(paths: str) -> list[Path]:
     found = [path for path in names if path.is_file()]
     if not found:
         raise errors.InvalidError(
-            f"kubeconfig: {paths!r} does not exist; allowed: the path of a kubeconfig file",
+            f"kubeconfig: {paths!r} is no file; allowed: the path of a kubeconfig file",
             reason="KubeconfigNotFound",
             field="kubeconfig",
         )
@@ -147,14 +147,20 @@ def _existing(paths: str) -> list[Path]:
 
 
 def _read(path: Path) -> _File:
-    import yaml  # noqa: PLC0415 - pods have no kubeconfig, and need not hold its 0.8 MB.
+    # Pods have no kubeconfig, and need not hold the 0.8 MB of this.
+    import yaml  # noqa: PLC0415 - as just said.
 
+    from gpudeck.api import documents  # noqa: PLC0415 - it loads yaml.
+
+    reason = "KubeconfigInvalid"
     try:
         return msgspec.convert(yaml.safe_load(path.read_text()) or {}, _File)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except yaml.YAMLError as error:
+        raise documents.refused(error, f"kubeconfig: {path}", reason=reason) from error
+    except (OSError, ValueError) as error:
         raise errors.InvalidError(
             f"kubeconfig: {path} cannot be read: {error}",
-            reason="KubeconfigInvalid",
+            reason=reason,
             field="kubeconfig",
         ) from error
 

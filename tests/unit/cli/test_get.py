@@ -208,7 +208,7 @@ async def test_a_server_that_is_away_is_one_line(server: ApiServer) -> None:
 def test_a_missing_kubeconfig_is_wrong_usage() -> None:
     result = CliRunner().invoke(main, ["get", "--kubeconfig", "/nonexistent/config"])
     assert result.exit_code == 2
-    assert "'/nonexistent/config' does not exist" in result.stderr
+    assert "'/nonexistent/config' is no file" in result.stderr
 
 
 def test_an_unknown_kind_is_wrong_usage() -> None:

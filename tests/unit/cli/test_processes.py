@@ -58,6 +58,19 @@ def test_a_bad_setting_is_wrong_usage_and_names_the_flag() -> None:
     )
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_level_that_no_log_has_is_refused(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "--log-level", "loud"])
+    assert result.exit_code == 2
+    said = "error: --log-level: 'loud' is not valid; allowed: debug, info, warning, error\n"
+    assert result.stderr == said
+
+
+def test_no_number_of_seconds_is_not_a_number() -> None:
+    result = CliRunner().invoke(main, ["adapter", "--poll-seconds", "nan"])
+    assert result.stderr == "error: --poll-seconds: 'nan' is not valid; allowed: a number\n"
+
+
 def test_a_bad_environment_variable_is_named() -> None:
     result = CliRunner().invoke(main, ["controller"], env={"GPUDECK_METRICS_PORT": "many"})
     assert result.exit_code == 2

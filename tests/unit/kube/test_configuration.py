@@ -67,8 +67,9 @@ def test_a_missing_file_is_refused_by_its_path(tmp_path: Path) -> None:
 def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
-    with pytest.raises(errors.InvalidError, match="cannot be read"):
+    with pytest.raises(errors.InvalidError, match=f"kubeconfig: {path}") as caught:
         configuration.load(str(path))
+    assert "\n" not in caught.value.message
 
 
 @pytest.mark.parametrize(

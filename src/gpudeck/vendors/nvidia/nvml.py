@@ -99,7 +99,7 @@ class Nvml:
             return _not_ready(
                 "DriverLibraryNotFound",
                 f"no {paths.LIBRARY} on the node in {', '.join(paths.LIBRARY_FOLDERS)}; "
-                "is the driver installed?",
+                "perhaps the driver is not installed",
             )
         try:
             ctypes.CDLL(str(self._root.real(found)), mode=ctypes.RTLD_GLOBAL)
@@ -144,7 +144,7 @@ class Nvml:
 
 
 def _not_ready(reason: str, meaning: str) -> contract.DriverState:
-    message = f"{meaning[:1].upper()}{meaning[1:].rstrip('.?')}."
+    message = f"{meaning[:1].upper()}{meaning[1:].rstrip('.')}."
     return contract.DriverState(ready=False, reason=reason, message=message)
 
 
