@@ -21,7 +21,7 @@ from gpudeck import logs
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import conditions, labels, names, resource, resources
 from gpudeck.api.meta import Condition, ObjectMeta
-from gpudeck.dra import adapters, ledger
+from gpudeck.dra import adapters, fetching, ledger
 from gpudeck.dra.allocations import HeldDevice
 from gpudeck.dra.checkpoint import Entry, Given, State
 from gpudeck.errors import ConflictError, NotFoundError
@@ -186,16 +186,8 @@ class ClaimStatus:
 
     async def _found(self, uid: str, entry: Entry) -> Devices | None:
         """What the claim says of our devices now; None if it is gone or another claim."""
-        try:
-            claim = await self._api.get(
-                resources.RESOURCE_CLAIM,
-                entry.name,
-                resource.ResourceClaim,
-                namespace=entry.namespace,
-            )
-        except NotFoundError:
-            return None
-        if claim.metadata.uid != uid:
+        claim = await fetching.claim(self._api, uid, entry)
+        if claim is None:
             return None
         return _ours(claim.status.devices if claim.status else None)
 

@@ -24,10 +24,10 @@ import msgspec
 from gpudeck import logs
 from gpudeck.api import labels, names, resource, resources
 from gpudeck.cdi import rendering
-from gpudeck.dra import ledger, preparing
+from gpudeck.dra import fetching, ledger, preparing
 from gpudeck.dra.allocations import Reference
 from gpudeck.dra.checkpoint import Entry, State
-from gpudeck.errors import GpudeckError, NotFoundError, UnavailableError
+from gpudeck.errors import GpudeckError, UnavailableError
 from gpudeck.kube import client
 from gpudeck.kubelet import using
 
@@ -135,16 +135,7 @@ class Collector:
         if not entry.name:  # Known from a CDI spec alone, after the checkpoint was lost.
             listed = await self._api.list(resources.RESOURCE_CLAIM, resource.ResourceClaim)
             return next((each for each in listed.items if each.metadata.uid == uid), None)
-        try:
-            found = await self._api.get(
-                resources.RESOURCE_CLAIM,
-                entry.name,
-                resource.ResourceClaim,
-                namespace=entry.namespace,
-            )
-        except NotFoundError:
-            return None
-        return found if found.metadata.uid == uid else None
+        return await fetching.claim(self._api, uid, entry)
 
 
 def has_devices(claim: resource.ResourceClaim, entry: Entry, pool: str) -> bool:

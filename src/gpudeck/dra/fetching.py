@@ -16,7 +16,7 @@ from gpudeck.api import resource, resources
 from gpudeck.dra import allocations, metadata
 from gpudeck.dra.allocations import HeldDevice, Reference
 from gpudeck.dra.checkpoint import Content, Entry, State
-from gpudeck.errors import GpudeckError, UnavailableError
+from gpudeck.errors import GpudeckError, NotFoundError, UnavailableError
 from gpudeck.kube import client
 
 COMPARE_SECONDS = 2.0
@@ -32,6 +32,20 @@ class Allocated:
 
 
 Fetched = Allocated | GpudeckError
+
+
+async def claim(api: client.Client, uid: str, entry: Entry) -> resource.ResourceClaim | None:
+    """The claim of an entry as it is now, None if it is gone or another one has its name."""
+    try:
+        found = await api.get(
+            resources.RESOURCE_CLAIM,
+            entry.name,
+            resource.ResourceClaim,
+            namespace=entry.namespace,
+        )
+    except NotFoundError:
+        return None
+    return found if found.metadata.uid == uid else None
 
 
 class Reader:
