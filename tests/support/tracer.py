@@ -149,6 +149,8 @@ def _main() -> None:
     pid, family, number = sys.argv[1:]
     try:
         _Tracer(int(pid), FAMILIES[family], int(number)).run()
+    except (ProcessLookupError, FileNotFoundError):
+        _say("ended")
     except OSError as error:
         _say(f"cannot trace: {error}")
 

@@ -41,7 +41,8 @@ class Doom:
 async def doomed(pid: int, family: str, number: int) -> AsyncIterator[Doom]:
     """Inside the block, kill process `pid` at its `number`-th call of `family`, counted from now.
 
-    Raises CannotTraceError. After the block the process, if it lives, is not traced any more.
+    Raises CannotTraceError; AssertionError if the process has ended by itself. After the block
+    the process, if it lives, is not traced any more.
     """
     if not tracer.FAMILIES:
         raise CannotTraceError(f"numbers of system calls of {os.uname().machine} are not known")
@@ -53,8 +54,9 @@ async def doomed(pid: int, family: str, number: int) -> AsyncIterator[Doom]:
     doom = Doom()
     try:
         answer = (await program.stdout.readline()).decode().strip()
-        if answer != "ready":
-            raise CannotTraceError(answer or f"process {pid} has ended")
+        if answer.startswith("cannot trace"):
+            raise CannotTraceError(answer)
+        assert answer == "ready", f"process {pid} has ended before anybody killed it"
         yield doom
     finally:
         # Tracees of a tracer that ends go on as if nothing had been.

@@ -150,3 +150,12 @@ async def test_whenever_the_library_dies_what_the_claim_had_goes(world: World) -
         if not doom.struck:
             assert number > 4
             return
+
+
+async def test_a_library_that_dies_by_itself_is_not_passed_over() -> None:
+    """Only a machine that does not allow ptrace is."""
+    process = await asyncio.create_subprocess_exec("true")
+    await process.wait()
+    with pytest.raises(AssertionError, match="has ended before anybody killed it"):
+        async with tracing.doomed(process.pid, "rename", 1):
+            pass
