@@ -27,23 +27,23 @@ def explain() -> None:
 
 @explain.command()
 @click.argument("pod", metavar="[NAMESPACE/]NAME")
+@click.option("-n", "--namespace", default="", help="Of the pod; default: that of the context.")
 @reading.connecting
-def pod(pod: str, kubeconfig: str, context: str, as_json: bool) -> None:
+def pod(*, pod: str, namespace: str, kubeconfig: str, context: str, as_json: bool) -> None:
     """Explain one pod."""
-    answer = reading.run(kubeconfig, context, lambda client: _answer(client, pod))
+    answer = reading.run(kubeconfig, context, lambda client: _answer(client, pod, namespace))
     if as_json:
         output.show_json(as_object(answer))
     else:
         output.show(as_text(answer))
 
 
-async def _answer(client: Client, text: str) -> Answer:
-    namespace, _, name = text.rpartition("/")
-    namespace = namespace or client.namespace
-    if not name or "/" in namespace:
-        raise errors.InvalidError(
-            f"pod: {text!r} is not valid; allowed: NAME or NAMESPACE/NAME", field="pod"
-        )
+async def _answer(client: Client, text: str, chosen: str) -> Answer:
+    given, _, name = text.rpartition("/")
+    if not name or "/" in given or (given and chosen not in ("", given)):
+        allowed = f"NAME or {chosen or 'NAMESPACE'}/NAME"
+        raise errors.not_valid("pod", text, allowed)
+    namespace = given or chosen or client.namespace
     world = await reading.world(client)
     try:
         found, placement = await reading.pod(client, namespace, name, world)

@@ -113,7 +113,7 @@ class _Writer:
             return State.ASKS_NO_CARD, [f"{self._name} does not ask for a card."]
         if node_of(self._pod):
             return self._bound()
-        if self._asked.problems:
+        if self._asked.problems or not self._asked.asks:
             first = f"{self._holds()} and is not bound to a node yet."
             return State.NOT_SCHEDULED_YET, [first, self._scheduler_says()]
         return self._waiting()

@@ -205,6 +205,21 @@ async def test_a_server_that_is_away_is_one_line(server: ApiServer) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("words", [("first", "-n", "default"), ("default/first", "-n", "default")])
+async def test_the_namespace_of_a_pod_may_be_an_option(
+    server: ApiServer, words: tuple[str, ...]
+) -> None:
+    make.put(server, make.pod("first"))
+    assert (await run_json(server, "explain", "pod", *words))["pod"] == "default/first"
+
+
+async def test_a_pod_of_two_namespaces_is_refused(server: ApiServer) -> None:
+    result = await run(server, "explain", "pod", "default/first", "-n", "other")
+    assert result.exit_code == 2
+    said = "error: pod: 'default/first' is not valid; allowed: NAME or other/NAME\n"
+    assert result.stderr == said
+
+
 def test_a_missing_kubeconfig_is_wrong_usage() -> None:
     result = CliRunner().invoke(main, ["get", "--kubeconfig", "/nonexistent/config"])
     assert result.exit_code == 2

@@ -170,6 +170,13 @@ def test_a_pod_that_asks_for_nothing_is_told_so() -> None:
     assert answer.counts == {"NotAsked": 12}
 
 
+def test_a_claim_that_somebody_gave_to_a_pod_that_names_none_is_told() -> None:
+    answer = explain(make.pod("plain"), *two_nodes(), make.held(0, "plain"))
+    assert answer.state is State.NOT_SCHEDULED_YET
+    assert answer.counts == {"HeldByThisPod": 1, "NotAsked": 11}
+    assert answer.sentences[0].endswith(" and is not bound to a node yet.")
+
+
 def test_a_pod_that_has_ended_holds_nothing() -> None:
     answer = explain(make.pod("done", limits=ASK_H100, phase="Succeeded"), *two_nodes())
     assert answer.sentences == ["Pod default/done has ended (Succeeded) and holds no card."]
