@@ -44,8 +44,10 @@ fast-parts: setup
 programs: setup ## Build Kubernetes and what else the lab runs (once)
 	$(BIN)/python -m gpudeck.lab.toolchain
 
+# In two parts, lest the lab of the first stays up beside the others.
 lab-test: setup ## The end-to-end tests in the lab
-	$(BIN)/pytest -q tests/lab --timeout 900
+	$(BIN)/pytest -q tests/lab/ampere --timeout 900
+	$(BIN)/pytest -q tests/lab --ignore tests/lab/ampere --timeout 900
 
 qemu-packages: setup
 	$(BIN)/python -m tests.qemu.packages

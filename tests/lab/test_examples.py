@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each folder of examples/ with a pod does what its pods announce by `example.gpudeck/cards`.
 
-Those of device plugin mode have none: test_device_plugin has a lab in that mode.
+Those of device plugin mode have none: the folder ampere has a lab in that mode.
 """
 
 from __future__ import annotations

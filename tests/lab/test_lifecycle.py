@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,11 +60,22 @@ class Home:
             child.send_signal(signal.SIGKILL)
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     if os.geteuid() != 0:
         pytest.skip("a lab needs root")
-    return Home(tmp_path)
+    return Home(tmp_path_factory.mktemp("labs"))
+
+
+@pytest.fixture(scope="module")
+def whole(home: Home) -> Iterator[str]:
+    """A lab that was made after a killed `up`."""
+    try:
+        home.kill_at(5, "whole")
+        home.lab("up", *MACHINE, "--name", "whole")
+        yield "whole"
+    finally:
+        home.lab("down", "--name", "whole")
 
 
 def leftovers(name: str) -> list[str]:
@@ -99,24 +111,6 @@ def _read(path: Path) -> str:
         return ""
 
 
-def test_two_labs_run_side_by_side_and_leave_nothing(home: Home) -> None:
-    try:
-        home.lab("up", *MACHINE, "--name", "one")
-        home.lab("up", *MACHINE, "--name", "two")
-        assert home.ready("one") == home.ready("two") == {"control-plane", "node-0"}
-        assert len(interfaces(home, "one", "two")) == 2
-        home.lab("down", "--name", "one")
-        assert home.ready("two") == {"control-plane", "node-0"}
-        assert "is up already" in home.lab("up", *MACHINE, "--name", "two")
-    finally:
-        home.lab("down", "--name", "one")
-        home.lab("down", "--name", "two")
-    assert leftovers("one") + leftovers("two") == []
-    assert interfaces(home, "one", "two") == []
-    assert mounts_in(home) == []
-    assert list((home.path / "labs").iterdir()) == []
-
-
 @pytest.mark.parametrize("step", [4, 5, 6, 7])
 def test_down_clears_what_a_killed_up_left(home: Home, step: int) -> None:
     try:
@@ -128,46 +122,49 @@ def test_down_clears_what_a_killed_up_left(home: Home, step: int) -> None:
     assert mounts_in(home) == []
 
 
-def test_up_after_a_killed_up_makes_a_whole_lab(home: Home) -> None:
+def test_up_after_a_killed_up_makes_a_whole_lab(home: Home, whole: str) -> None:
+    assert home.ready(whole) == {"control-plane", "node-0"}
+
+
+def test_up_starts_again_what_died_of_a_running_lab(home: Home, whole: str) -> None:
+    shown = json.loads(home.lab("status", "--json", "--name", whole))
+    node = next(node for node in shown["nodes"] if node["name"] == "node-0")
+    os.kill(node["processes"]["kubelet"], signal.SIGKILL)
+    assert "started again: kubelet of node-0" in home.lab("up", "--name", whole)
+    assert json.loads(home.lab("status", "--json", "--name", whole))["state"] == "up"
+
+
+def test_nodes_are_added_rebooted_and_removed(home: Home, whole: str) -> None:
+    home.lab("node", "add", "more", "--machine", "l40s-x4", "--name", whole)
+    assert home.ready(whole) == {"control-plane", "node-0", "more"}
+    ids = home.lab("shell", "--name", whole, "more", "--", "nvidia-smi", "-L")
+    assert ids.count("L40S") == 4
+    boot = home.lab("shell", "--name", whole, "more", "--", *BOOT_ID)
+    home.lab("node", "reboot", "more", "--name", whole)
+    assert home.lab("shell", "--name", whole, "more", "--", *BOOT_ID) != boot
+    assert home.lab("shell", "--name", whole, "more", "--", "nvidia-smi", "-L") == ids
+    home.lab("node", "remove", "more", "--name", whole)
+    assert home.ready(whole) == {"control-plane", "node-0"}
+    assert "there are: control-plane, node-0" in home.lab(
+        "node", "reboot", "more", "--name", whole, code=2
+    )
+
+
+def test_two_labs_run_side_by_side_and_leave_nothing(home: Home, whole: str) -> None:
     try:
-        home.kill_at(5, "again")
-        home.lab("up", *MACHINE, "--name", "again")
-        assert home.ready("again") == {"control-plane", "node-0"}
+        home.lab("up", *MACHINE, "--name", "other")
+        assert home.ready(whole) == home.ready("other") == {"control-plane", "node-0"}
+        assert len(interfaces(home, whole, "other")) == 2
     finally:
-        home.lab("down", "--name", "again")
-    assert leftovers("again") == []
-
-
-def test_up_starts_again_what_died_of_a_running_lab(home: Home) -> None:
-    try:
-        home.lab("up", *MACHINE, "--name", "wounded")
-        shown = json.loads(home.lab("status", "--json", "--name", "wounded"))
-        node = next(node for node in shown["nodes"] if node["name"] == "node-0")
-        os.kill(node["processes"]["kubelet"], signal.SIGKILL)
-        assert "started again: kubelet of node-0" in home.lab("up", "--name", "wounded")
-        assert json.loads(home.lab("status", "--json", "--name", "wounded"))["state"] == "up"
-    finally:
-        home.lab("down", "--name", "wounded")
-
-
-def test_nodes_are_added_rebooted_and_removed(home: Home) -> None:
-    try:
-        home.lab("up", *MACHINE, "--name", "nodes")
-        home.lab("node", "add", "more", "--machine", "l40s-x4", "--name", "nodes")
-        assert home.ready("nodes") == {"control-plane", "node-0", "more"}
-        ids = home.lab("shell", "--name", "nodes", "more", "--", "nvidia-smi", "-L")
-        assert ids.count("L40S") == 4
-        boot = home.lab("shell", "--name", "nodes", "more", "--", *BOOT_ID)
-        home.lab("node", "reboot", "more", "--name", "nodes")
-        assert home.lab("shell", "--name", "nodes", "more", "--", *BOOT_ID) != boot
-        assert home.lab("shell", "--name", "nodes", "more", "--", "nvidia-smi", "-L") == ids
-        home.lab("node", "remove", "more", "--name", "nodes")
-        assert home.ready("nodes") == {"control-plane", "node-0"}
-        assert "there are: control-plane, node-0" in home.lab(
-            "node", "reboot", "more", "--name", "nodes", code=2
-        )
-    finally:
-        home.lab("down", "--name", "nodes")
+        home.lab("down", "--name", "other")
+    assert leftovers("other") == []
+    assert home.ready(whole) == {"control-plane", "node-0"}
+    assert "is up already" in home.lab("up", *MACHINE, "--name", whole)
+    home.lab("down", "--name", whole)
+    assert leftovers(whole) == []
+    assert interfaces(home, whole, "other") == []
+    assert mounts_in(home) == []
+    assert list((home.path / "labs").iterdir()) == []
 
 
 BOOT_ID = ("cat", "/proc/sys/kernel/random/boot_id")

@@ -7,10 +7,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tests.lab.test_device_plugin import SHARED, SLICING
-from tests.lab.test_mig_manager import CONFIG as MIG_CONFIG
-from tests.lab.test_mig_manager import EXAMPLE as PARTITIONS
-from tests.lab.test_mig_manager import MIDDLE, NAMESPACE, SEED, SMALL, WHOLE, inside
+from tests.lab.ampere.chart import NAMESPACE, PARTITIONS, SHARED, SLICING, WHOLE
+from tests.lab.ampere.test_mig_manager import CONFIG as MIG_CONFIG
+from tests.lab.ampere.test_mig_manager import MIDDLE, SEED, SMALL, inside
 from tests.support.lab import Lab, Object, pod
 
 pytestmark = pytest.mark.timeout(400)

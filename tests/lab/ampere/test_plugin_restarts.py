@@ -6,11 +6,9 @@ from __future__ import annotations
 import functools
 import os
 import random
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from tests.lab.test_device_plugin import NAMESPACE, NODE, SHARED, WHOLE, offers, one_node
+from tests.lab.ampere.chart import NAMESPACE, NODE, SHARED, WHOLE, offers
 from tests.lab.test_restarts import containers
 from tests.support.lab import Lab, Object, is_ready, pod
 
@@ -22,12 +20,6 @@ CONFIG = "nvidia.com/device-plugin.config"
 KILL = "pkill -KILL -o -f '[/]usr/bin/gpudeck device-plugin'"
 RESTART_SECONDS = 120
 """For the kubelet to start again, or a container that has ended, and for all to be offered."""
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    """A node with four A100 and the chart in device plugin mode."""
-    yield from one_node()
 
 
 def given(lab: Lab) -> dict[str, list[str]]:

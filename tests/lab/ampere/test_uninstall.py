@@ -6,15 +6,14 @@ A pod that its budget keeps holds each change where the node is out of service.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from tests.support.lab import NAMESPACE, Lab, Object, pod
+from tests.lab.ampere import chart
+from tests.lab.ampere.chart import NAMESPACE, NODE, WHOLE
+from tests.support.lab import Lab, Object, pod
 
-NODE, WHOLE = "node-0", "nvidia.com/gpu"
 MODE, MIG_CONFIG = "gpu.deckhouse.io/mode", "nvidia.com/mig.config"
+LEASES = {"gpu-controller", "node-feature-discovery-master"}
 CONDITIONS = {"GPUModeActive", "DevicePluginConfigured", "MigConfigured"}
 SECONDS = 120.0
 BUDGET: Object = {
@@ -25,30 +24,11 @@ BUDGET: Object = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    """`GPUDECK_TEST_LAB=NAME` takes a lab that runs already and leaves it running."""
-    given = os.environ.get("GPUDECK_TEST_LAB")
-    found = Lab(given or "uninstall")
-    try:
-        if not given:
-            found.lab("down")
-            found.lab("up", "--machine", "a100-40gb-x4", timeout=3000)
-        assert found.kubeconfig
-        yield found
-    finally:
-        if not given:
-            found.lab("down")
-
-
 def install(lab: Lab) -> None:
-    lab.lab("install", "--set=dra.enabled=false", "--set=migManager.enabled=true")
-    lab.eventually("cards are offered", lambda: allocatable(lab) == "4", seconds=SECONDS)
-
-
-def allocatable(lab: Lab) -> str:
-    found: str = node(lab)["status"]["allocatable"].get(WHOLE, "0")
-    return found
+    chart.install(lab, "--set=migManager.enabled=true")
+    lab.eventually(
+        "cards are offered", lambda: chart.allocatable(lab).get(WHOLE) == 4, seconds=SECONDS
+    )
 
 
 def node(lab: Lab) -> Object:
@@ -86,13 +66,16 @@ def held(lab: Lab) -> None:
 
 def uninstalled(lab: Lab, kept: list[str]) -> None:
     """Uninstall; see that nothing is left but administrators' labels, and that pods run."""
-    said = lab.lab("uninstall")
+    said = lab.lab("uninstall", "--namespace", NAMESPACE)
     assert 'release "gpudeck" uninstalled' in said
     assert "Nodes that gpudeck had written to: 1 of " in said
     assert trace(lab) == {"marks": kept, "taints": [], "conditions": []}
     assert lab.get("job", "gpudeck-cleanup", NAMESPACE) is None
     assert lab.get("serviceaccount", "gpudeck-cleanup", NAMESPACE) is None
     assert lab.get("clusterrole", "gpudeck:cleanup") is None
+    assert not LEASES & {each["metadata"]["name"] for each in lab.list("leases", "-n", NAMESPACE)}
+    # Those of groups, too, which the controller has made.
+    lab.eventually("all DaemonSets are gone", lambda: not lab.list("daemonsets", "-n", NAMESPACE))
     lab.apply(
         pod("plain", command=("sleep", "36000"), nodeSelector={"kubernetes.io/hostname": NODE})
     )
@@ -151,7 +134,7 @@ def test_an_api_server_that_refuses_is_told_and_the_command_does_the_same_by_han
     install(lab)
     lab.apply(*refusing("nobody-cleans"))
     try:
-        said = lab.lab("uninstall", check=False)
+        said = lab.lab("uninstall", "--namespace", NAMESPACE, check=False)
         assert "1 of 2 Nodes are not clean: node-0: " in said
         assert "Nobody cleans here." in said
         assert "failed" in said

@@ -1,71 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device plugin mode: the chart installed as the manifests of examples/ want it, in kube-system.
+"""Device plugin mode: whole and sliced cards, and groups of nodes.
 
-One node with four A100. What is asked of the cluster is asked by those manifests alone.
+What is asked of the cluster is asked by the manifests of examples/ alone.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from tests.lab.ampere.chart import (
+    NAMESPACE,
+    NODE,
+    SHARED,
+    SLICING,
+    WHOLE,
+    allocatable,
+    install,
+    offers,
+)
 from tests.support.lab import ROOT, Lab, Object, is_ready, pod
 
-NODE, NAMESPACE = "node-0", "kube-system"
-SLICING = ROOT / "examples" / "12-time-slicing"
-PARTITIONS = ROOT / "examples" / "11-mig-config"
 GROUPS = ROOT / "examples" / "13-node-groups"
 CONFIG = "nvidia.com/device-plugin.config"
-WHOLE, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    """The node with the chart."""
-    yield from one_node()
-
-
-def one_node() -> Iterator[Lab]:
-    """Have one. `GPUDECK_TEST_LAB=NAME` takes a lab that runs already and leaves it running."""
-    given = os.environ.get("GPUDECK_TEST_LAB")
-    found = Lab(given or "plugin")
-    try:
-        if not given:
-            found.lab("down")
-            found.lab("up", "--machine", "a100-40gb-x4", timeout=3000)
-        assert found.kubeconfig
-        for folder in (SLICING, PARTITIONS):
-            found.kubectl("apply", "-f", str(folder / "config.yaml"))
-        install(found)
-        yield found
-    finally:
-        if not given:
-            found.lab("down")
-
-
-def install(lab: Lab, *options: str) -> None:
-    words = ("--set=dra.enabled=false", "--values", str(SLICING / "values.yaml"))
-    lab.lab("install", "--namespace", NAMESPACE, *words, *options)
-
-
-def allocatable(lab: Lab) -> dict[str, int]:
-    """What the node offers of resources of NVIDIA's domain."""
-    node = lab.get("node", NODE)
-    assert node is not None
-    found = node["status"]["allocatable"]
-    return {name: int(count) for name, count in found.items() if name.startswith("nvidia.com/")}
-
-
-def offers(lab: Lab, *, whole: int, shared: int) -> None:
-    wanted = {WHOLE: whole, SHARED: shared}
-    lab.eventually(
-        f"{NODE} offers {wanted}",
-        lambda: {name: allocatable(lab).get(name, 0) for name in wanted} == wanted,
-    )
 
 
 def labels_of(lab: Lab) -> dict[str, str]:
@@ -253,18 +211,3 @@ def test_a_group_of_the_chart_does_so_by_label(lab: Lab) -> None:
     finally:
         lab.kubectl("label", "node", NODE, "pool-")
     offers(lab, whole=4, shared=0)
-
-
-def test_what_the_controller_made_goes_with_the_release(lab: Lab) -> None:
-    helm = str(Path(lab.kubectl_path).with_name("helm"))
-    command = [helm, "uninstall", "gpudeck", "--namespace", NAMESPACE]
-    done = subprocess.run(
-        command,
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "KUBECONFIG": lab.kubeconfig},
-    )
-    assert done.returncode == 0, done.stderr
-    names = {"nvidia-device-plugin-default", "gpu-feature-discovery-default"}
-    lab.eventually("all DaemonSets are gone", lambda: not names & daemon_sets(lab))
