@@ -213,3 +213,19 @@ def test_nodes_that_a_plan_treats_alike_have_one_fingerprint() -> None:
     assert planning.fingerprint(first) == planning.fingerprint(second)
     second.metadata.labels["team"] = "red"
     assert planning.fingerprint(first) != planning.fingerprint(second)
+
+
+def test_patches_are_for_the_node_that_they_were_made_of() -> None:
+    """A list is replaced whole, so the Node must still be as it was read."""
+    held = node()
+    held.metadata.uid, held.metadata.resource_version = "u", "7"
+    made = planning.Plan(
+        first={"spec": {"taints": []}}, status={"status": {"capacity": {"a": None}}}
+    )
+    assert list(planning.bound(held, made)) == [
+        ({"spec": {"taints": []}, "metadata": {"uid": "u"}}, ""),
+        ({"status": {"capacity": {"a": None}}, "metadata": {"uid": "u"}}, "status"),
+    ]
+    made.needs_version = True
+    first, _ = next(planning.bound(held, made))
+    assert first["metadata"] == {"uid": "u", "resourceVersion": "7"}
