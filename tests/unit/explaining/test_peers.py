@@ -62,6 +62,18 @@ def test_a_running_pod_of_the_device_plugin_holds_its_card() -> None:
     assert answer.counts == {"HeldByThisPod": 1}
 
 
+def test_a_claim_for_something_else_gives_no_card_of_the_plugin_back() -> None:
+    held = user("a")
+    mapping = {"containerName": "main", "resourceName": "nic.example.com/port", "requestName": "r"}
+    made = {"resourceClaimName": "a-nic", "requestMappings": [mapping]}
+    held["status"]["extendedResourceClaimStatus"] = made
+    answer = explain(make.pod(limits=WHOLE), plugin_node(1), held)
+    assert answer.counts == {"HeldByPod": 1}
+    mapping["resourceName"] = "nvidia.com/gpu"
+    answer = explain(make.pod(limits=WHOLE), plugin_node(1), held)
+    assert answer.counts == {"Matches": 1}
+
+
 def test_time_sliced_cards_are_held_when_all_replicas_are() -> None:
     node = plugin_node(4, labels={"nvidia.com/gpu.replicas": "2", "nvidia.com/gpu.count": "2"})
     answer = explain(make.pod(limits=WHOLE), node, user("a"), user("b"), user("c"))
