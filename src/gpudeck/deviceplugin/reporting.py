@@ -94,7 +94,6 @@ class Reporter:
         self._about = recording.of_node(node)
         self._told: frozenset[offering.Problem] = frozenset()
         self._wanted: Said | None = None
-        self._written: Said | None = None
         self._since = ""
         self._queue = Queue("node condition", limit_seconds=30.0)
 
@@ -123,7 +122,6 @@ class Reporter:
 
     def renew(self) -> None:
         """Say it again, on a Node that was made anew."""
-        self._written = None
         self._queue.add(_KEY)
 
     def _settle(self, problems: tuple[offering.Problem, ...]) -> None:
@@ -150,7 +148,7 @@ class Reporter:
 
     async def _reconcile(self, _key: str) -> None:
         said = self._wanted
-        if self._api is None or said is None or said == self._written:
+        if self._api is None or said is None:
             return
         condition = {
             "type": conditions.PLUGIN_CONFIGURED,
@@ -168,4 +166,3 @@ class Reporter:
         except errors.NotFoundError as error:
             # The Node may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
-        self._written = said

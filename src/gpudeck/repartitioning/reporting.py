@@ -35,7 +35,6 @@ class Reporter:
         self._recorder = recorder
         self._about = recording.of_node(node)
         self._wanted: stepping.Said | None = None
-        self._written: stepping.Said | None = None
         self._since = ""
         self._uid: str | None = None
         self._queue = Queue("node condition", limit_seconds=30.0)
@@ -47,7 +46,7 @@ class Reporter:
         """
         if self._wanted is None or node.metadata.uid != self._uid:  # It may be made anew.
             self._uid = node.metadata.uid
-            self._wanted = self._written = None
+            self._wanted = None
             self._remember(node)
         if said == self._wanted or said.reason in _PASSING:
             return
@@ -74,7 +73,7 @@ class Reporter:
         for each in found:
             if each.type == conditions.MIG_CONFIGURED and each.last_transition_time:
                 said = stepping.Said(each.status, each.reason or "", each.message or "")
-                self._wanted = self._written = said
+                self._wanted = said
                 self._since = each.last_transition_time
                 metrics.configured.set(said.status == conditions.TRUE)
 
@@ -84,7 +83,7 @@ class Reporter:
 
     async def _reconcile(self, _key: str) -> None:
         said = self._wanted
-        if said is None or said == self._written:
+        if said is None:
             return
         condition = {
             "type": conditions.MIG_CONFIGURED,
@@ -105,4 +104,3 @@ class Reporter:
         except errors.NotFoundError as error:
             # The Node may come later, and no other event would let us try again.
             raise errors.UnavailableError(error.message, reason=error.reason) from error
-        self._written = said

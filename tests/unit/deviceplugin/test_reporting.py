@@ -2,6 +2,7 @@
 """What the Node's condition says."""
 
 import asyncio
+from typing import Any
 
 from tests.support import make
 from tests.support.apiserver import ApiServer
@@ -111,3 +112,32 @@ async def test_a_problem_that_passes_is_no_event_and_one_that_lasts_is() -> None
         await asyncio.gather(task, return_exceptions=True)
         reasons = sorted(each["reason"] for each in server.objects(EVENT).values())
     assert reasons == ["PluginConfigUnknown", "SharedResourceMissing"]
+
+
+async def test_a_node_that_is_made_anew_while_it_is_told_is_told_again() -> None:
+    async with ApiServer() as server, server.client() as api:
+        reporter = reporting.Reporter(api, "node-0", None)
+
+        def node() -> dict[str, Any]:
+            return server.objects(NODE)["node-0"]
+
+        def make_anew() -> None:
+            server.remove(NODE, "node-0")
+            server.put(NODE, {"metadata": {"name": "node-0", "uid": "second"}})
+            reporter.renew()
+
+        def changed() -> None:
+            found = server.objects(NODE).get("node-0") or {}
+            if found.get("metadata", {}).get("uid") == "first" and found.get("status"):
+                asyncio.get_running_loop().call_soon(make_anew)
+
+        server.put(NODE, {"metadata": {"name": "node-0", "uid": "first"}})
+        server.store.on_change(changed)
+        telling = asyncio.create_task(reporter.run())
+        reporter.show(selecting.select(CONFIGS, Choices(label="slice-4"), None), ())
+        try:
+            await server.until(
+                lambda: node()["metadata"]["uid"] == "second" and node().get("status")
+            )
+        finally:
+            telling.cancel()
