@@ -273,15 +273,23 @@ class Master:
             if last == plan and now - before < REPEAT_SECONDS:
                 return before + REPEAT_SECONDS - now
             self._written[name] = (now, plan)
-            if plan.needs_version:
-                # The list of taints is replaced whole, so it must be made of the newest.
-                node = await self._api.get(NODE, name, Node)
-                plan = planning.plan(node, wanted, gpudeck.__version__)
-            for patch, part in planning.bound(node, plan):
-                await self._patch(name, patch, part)
+            node, plan = await self._carry_out(node, wanted, plan)
         if again is None and name in self._settled:
             self._settled[name] = planning.fingerprint(planning.applied(node, plan))
         return again
+
+    async def _carry_out(
+        self, node: Node, wanted: deciding.Wanted, plan: planning.Plan
+    ) -> tuple[Node, planning.Plan]:
+        """Write the plan, and return what was written, and to which Node."""
+        name = node.metadata.name
+        if plan.needs_version:
+            # The list of taints is replaced whole, so it must be made of the newest.
+            node = await self._api.get(NODE, name, Node)
+            plan = planning.plan(node, wanted, gpudeck.__version__)
+        for patch, part in planning.bound(node, plan):
+            await self._patch(name, patch, part)
+        return node, plan
 
     async def _decide(self, name: str) -> tuple[deciding.Wanted, float | None]:
         """What the Node should have, and after how many seconds to ask again."""

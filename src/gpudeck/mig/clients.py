@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from gpudeck import errors
 from gpudeck.api import documents, fields
 from gpudeck.api.fields import Field
 from gpudeck.errors import InvalidError

@@ -216,3 +216,8 @@ def protect(server: ApiServer, app: str, *, allowed: int = 0) -> None:
 
 def allow(server: ApiServer, app: str) -> None:
     protect(server, app, allowed=1)
+
+
+def is_said(server: ApiServer, name: str, reason: str) -> bool:
+    said = server.objects(NODE)[name].get("status", {}).get("conditions", [])
+    return reason in {each["reason"] for each in said}

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from tests.scenario.controller.test_controller import controller
-from tests.scenario.controller.test_modes import allow, protect, user_pod
+from tests.scenario.controller.machines import allow, protect, user_pod
 from tests.scenario.repartitioning.conftest import CONFIG, STATE, World
 from tests.scenario.repartitioning.standins import Pod
 from tests.scenario.repartitioning.test_interruptions import FULL, Life, mend, reset_fails
