@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.scenario.controller.test_controller import controller
 from tests.scenario.controller.machines import allow, protect, user_pod
+from tests.scenario.controller.test_controller import controller
 from tests.scenario.repartitioning.conftest import CONFIG, LABELLER, PLUGIN, STATE, World
 from tests.scenario.repartitioning.standins import Pod
 from tests.scenario.repartitioning.test_interruptions import CARD, FULL, reset_fails

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.scenario.controller.test_controller import controller
 from tests.scenario.controller.machines import allow, protect, user_pod
+from tests.scenario.controller.test_controller import controller
 from tests.scenario.repartitioning.conftest import CONFIG, STATE, World
 from tests.scenario.repartitioning.standins import Pod
 from tests.scenario.repartitioning.test_interruptions import FULL, Life, mend, reset_fails
