@@ -96,7 +96,7 @@ def test_what_was_raised_counts_after_a_restart_as_if_it_were_raised_then() -> N
     assert left(heeded("all")) == []
 
 
-@pytest.mark.parametrize("word", ["fourty", "0", "-1", "48.0", "4 8", "123456", "4" * 5000])
+@pytest.mark.parametrize("word", ["forty", "0", "-1", "48.0", "4 8", "123456", "4" * 5000])
 @pytest.mark.parametrize("field", ["disable", "enable"])
 def test_a_word_that_means_nothing_is_refused(field: str, word: str) -> None:
     flags = {f"{field}_health_checks": f"48,{word}"}
