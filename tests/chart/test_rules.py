@@ -221,6 +221,5 @@ def test_the_host_is_read_below_its_root() -> None:
             for volume in each["spec"]["template"]["spec"]["volumes"]:
                 path = volume.get("hostPath", {}).get("path")
                 if path is not None:
-                    assert path.startswith(
-                        ("/mnt/host", "/data/kubelet", "/run/cdi", "/run/containerd")
-                    )
+                    kubelet = ("/data/kubelet", "/var/log/pods")
+                    assert path.startswith(("/mnt/host", *kubelet, "/run/cdi", "/run/containerd"))
