@@ -19,9 +19,8 @@ from gpudeck.features import configuring
 from gpudeck.features.known import Known
 from gpudeck.features.sources import custom
 from gpudeck.host.root import Root
-from gpudeck.mig import configs
+from gpudeck.mig import clients, configs
 from gpudeck.pluginconfig import reading
-from gpudeck.repartitioning import clients
 
 TEXTS = {
     "deep lists": "[" * 5000,
