@@ -100,6 +100,16 @@ async def test_a_share_is_told_with_the_number_of_its_like(found: World) -> None
     assert holders(found, 3) == [holder]
 
 
+async def test_a_card_that_leaves_the_bus_is_still_its_pod_s(found: World) -> None:
+    found.kubelet.held = {GPU: [CARD.format(1)]}
+    await found.kubelet.allocate(GPU, CARD.format(1))
+    held = await found.until(lambda: holders(found, 1))
+    first, _, *others = found.bench.read().cards
+    found.bench.change(cards=(first, *others))
+    await found.until(lambda: condition(found, 1, "Published").get("status") == "False")
+    assert holders(found, 1) == held
+
+
 async def test_a_card_that_waits_for_a_pod_says_so(found: World) -> None:
     found.kubelet.held = {GPU: [CARD.format(1)]}
     found.label("slice-4")
