@@ -236,4 +236,5 @@ def test_a_node_is_emptied_and_rebooted_where_a_card_needs_it(
         lab.eventually("both are back", lambda: all(runs(lab, each) for each in names))
     finally:
         lab.delete("poddisruptionbudget", "guarded")
-        lab.delete("deployment", *names)
+        # With its pods, while their node is there to end them.
+        lab.kubectl("delete", "deployment", *names, "--cascade=foreground", "--ignore-not-found")
