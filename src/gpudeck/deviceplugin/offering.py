@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from gpudeck import errors
-from gpudeck.api import quantities
+from gpudeck.api import labels, quantities
 from gpudeck.devices import profiles
 from gpudeck.pluginconfig import model
 from gpudeck.vendors import contract, health, records
@@ -184,7 +184,10 @@ def _parts(partitioned: Iterable[Unit], problems: list[Problem]) -> list[Unit]:
     for unit in partitioned:
         usable = [each for each in unit.card.partitions if each.uuid]
         if not usable:
-            text = f"{unit.site.address}: MIG is enabled and the card has no partition."
+            text = (
+                f"{unit.site.address}: MIG is enabled and the card has no partition; the label "
+                f"{labels.MIG_CONFIG} of the Node makes some, or turns MIG off (all-disabled)."
+            )
             problems.append(_problem(unit, "CardNotPartitioned", text))
         for place, part in enumerate(usable):
             if profiles.is_split(part.profile):

@@ -128,7 +128,9 @@ def test_mixed_names_each_profile(cards: tuple[object, ...], expected: dict[str,
 
 
 def test_a_card_without_partitions_is_said_and_the_others_are_offered() -> None:
-    assert [each.reason for each in offer(MIXED, *STATE_A).problems] == ["CardNotPartitioned"]
+    (problem,) = offer(MIXED, *STATE_A).problems
+    assert problem.reason == "CardNotPartitioned"
+    assert "the label nvidia.com/mig.config of the Node makes some" in problem.message
 
 
 @pytest.mark.parametrize("cards", [STATE_A, STATE_B, STATE_C])
