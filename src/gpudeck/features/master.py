@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import gpudeck
 from gpudeck import errors, logs
@@ -41,6 +42,7 @@ from gpudeck.features import (
     settings,
 )
 from gpudeck.features.packing import PackedFeature
+from gpudeck.features.rules import effort
 from gpudeck.features.settings import Settings
 from gpudeck.host import certificates
 from gpudeck.kube import recording, serving
@@ -52,8 +54,11 @@ from gpudeck.kube.watching import Change
 
 GROUP_SECONDS = 0.5
 """How long changes of a group's nodes are gathered before they are written."""
+LIGHT_BYTES = 256 * 1024
+"""Text of a node's NodeFeatures that is soon looked through."""
 REPEAT_SECONDS = 1.0
 """Shortest time between two equal writes, lest one who also keeps a label gets a storm."""
+T = TypeVar("T")
 _log = logs.get(__name__)
 
 
@@ -295,7 +300,7 @@ class Master:
         """What the Node should have, and after how many seconds to ask again."""
         async with self._thinking:
             held, again = self._held(name)
-            wanted, answers = await asyncio.to_thread(
+            work = functools.partial(
                 deciding.decide,
                 held,
                 self._named,
@@ -303,6 +308,7 @@ class Master:
                 policy=settings.policy(self._settings),
                 groups=self._membership.rules(),
             )
+            wanted, answers = await _done(work, held)
             if name in self._nodes.objects:
                 self._write_groups(self._membership.tell(name, answers))
         return wanted, again
@@ -376,11 +382,23 @@ class Master:
             if key not in rules or name not in self._nodes.objects:
                 return
             held, _ = self._held(name)
-            answers = await asyncio.to_thread(
+            work = functools.partial(
                 deciding.ask, held, own_namespace=self._namespace, groups={key: rules[key]}
             )
+            answers = await _done(work, held)
             if name in self._nodes.objects:
                 self._membership.tell(name, answers)
+
+
+async def _done(work: Callable[[], T], held: Iterable[PackedFeature]) -> T:
+    """The result of what looks at a node: had at once if it takes a moment, else in a thread.
+
+    A thread costs as much as most nodes do.
+    """
+    if sum(map(packing.size, held)) <= LIGHT_BYTES:
+        with contextlib.suppress(effort.NotSoonError), effort.hurried():
+            return work()
+    return await asyncio.to_thread(work)
 
 
 def _labelled(namespace: Meta) -> Meta:

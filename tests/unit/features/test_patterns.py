@@ -247,3 +247,11 @@ def test_the_work_of_one_rule_is_bounded() -> None:
     with effort.bounded(), pytest.raises(InvalidError, match="it takes too long"):
         all(not pattern.search("abc" * 1000) for _ in range(1000))
     assert not pattern.search("abc" * 1000)
+
+
+def test_what_is_begun_in_a_hurry_is_not_refused_but_put_off() -> None:
+    pattern = patterns.compiled("(a|b|c)*d", "p")
+    with effort.hurried(), effort.bounded(), pytest.raises(effort.NotSoonError):
+        all(not pattern.search("abc" * 1000) for _ in range(1000))
+    with effort.hurried(), effort.bounded():
+        assert not pattern.search("abc")

@@ -16,6 +16,9 @@ from gpudeck.errors import InvalidError
 
 RULE_STEPS = 1_000_000
 """About a second. A simple pattern and the 4,500 names of a kernel's configuration take 200,000."""
+HURRIED_STEPS = 10_000
+"""Some ten milliseconds; the rules of a GPU project take a tenth on a node with eight cards."""
+_hurried: ContextVar[list[int] | None] = ContextVar("hurried", default=None)
 _left: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
@@ -29,8 +32,27 @@ def bounded(steps: int = RULE_STEPS) -> Iterator[None]:
         _left.reset(token)
 
 
+class NotSoonError(Exception):
+    """What was begun in a hurry takes longer, and is to be done where it holds up nobody."""
+
+
+@contextlib.contextmanager
+def hurried() -> Iterator[None]:
+    """Let all that runs in the block take a moment, whatever it is for. Raises NotSoonError."""
+    token = _hurried.set([HURRIED_STEPS])
+    try:
+        yield
+    finally:
+        _hurried.reset(token)
+
+
 def spend(steps: int) -> None:
     """Say what was done. InvalidError if the rule has done too much."""
+    moment = _hurried.get()
+    if moment is not None:
+        moment[0] -= steps
+        if moment[0] < 0:
+            raise NotSoonError
     left = _left.get()
     if left is None:
         return
