@@ -49,6 +49,7 @@ async def cdi_devices(socket: Path, kind: str) -> list[str]:
     """
     options = [
         ("grpc.default_authority", "localhost"),
+        ("grpc.use_local_subchannel_pool", 1),  # A call that failed does not hold up the next one.
         ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ]
     try:

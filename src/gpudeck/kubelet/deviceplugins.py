@@ -17,6 +17,7 @@ import grpc
 import grpc.aio
 
 from gpudeck.errors import GpudeckError, InvalidError, UnavailableError
+from gpudeck.kubelet import dialling
 from gpudeck.kubelet.services import Context, Handler
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 
@@ -98,8 +99,7 @@ async def register(folder: Path, *, endpoint: str, resource: str) -> None:
     request = pb.RegisterRequest(
         version=VERSION, endpoint=endpoint, resource_name=resource, options=OPTIONS
     )
-    options = [("grpc.default_authority", "localhost")]
-    async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
+    async with dialling.channel(socket) as channel:
         ask: Any = channel.unary_unary(
             REGISTER,
             request_serializer=pb.RegisterRequest.SerializeToString,

@@ -15,6 +15,7 @@ import grpc
 import grpc.aio
 
 from gpudeck.errors import UnavailableError
+from gpudeck.kubelet import dialling
 from gpudeck.kubelet.wire import podresources_pb2
 
 METHOD = "/v1.PodResourcesLister/List"
@@ -23,8 +24,7 @@ CALL_SECONDS = 5.0
 
 async def listed(socket: Path, *, what: str) -> podresources_pb2.ListPodResourcesResponse:
     """Ask. Raises UnavailableError, which says `what` is not told, without an answer."""
-    options = [("grpc.default_authority", "localhost")]
-    async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
+    async with dialling.channel(socket) as channel:
         ask: Any = channel.unary_unary(
             METHOD,
             request_serializer=podresources_pb2.ListPodResourcesRequest.SerializeToString,

@@ -114,9 +114,14 @@ async def test_a_runtime_that_does_not_say_what_it_was_given_is_no_answer(
             await containers.cdi_devices(runtime.socket, KIND)
 
 
-async def test_a_runtime_that_is_away_is_no_answer(runtime: Runtime) -> None:
-    with pytest.raises(UnavailableError, match=str(runtime.socket)):
+async def test_a_runtime_that_is_away_is_no_answer_and_is_heard_as_soon_as_it_is_back(
+    runtime: Runtime,
+) -> None:
+    with pytest.raises(UnavailableError) as away:
         await containers.cdi_devices(runtime.socket, KIND)
+    async with runtime.serving():
+        assert await containers.cdi_devices(runtime.socket, KIND) == []
+    assert str(runtime.socket) in str(away.value)  # Who keeps the error keeps its channel.
 
 
 async def test_the_adapter_passes_the_answer_on_and_says_when_there_is_none(

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,9 @@ def container(*claims: tuple[str, str]) -> podresources_pb2.ContainerResources:
     )
 
 
-async def test_claims_of_all_containers_come_with_their_devices(socket: Path) -> None:
-    pods = [
-        podresources_pb2.PodResources(
-            containers=[container(("a", "k=1")), container(("a", "k=2"))]
-        ),
-        podresources_pb2.PodResources(containers=[container(("b", "k=3"))]),
-        podresources_pb2.PodResources(containers=[container()]),
-    ]
+@contextlib.asynccontextmanager
+async def kubelet(socket: Path, *pods: podresources_pb2.PodResources) -> AsyncIterator[None]:
+    """It answers inside the block."""
 
     async def answer(request: Any, context: Any) -> podresources_pb2.ListPodResourcesResponse:
         return podresources_pb2.ListPodResourcesResponse(pod_resources=pods)
@@ -58,18 +54,39 @@ async def test_claims_of_all_containers_come_with_their_devices(socket: Path) ->
         request_deserializer=podresources_pb2.ListPodResourcesRequest.FromString,
         response_serializer=podresources_pb2.ListPodResourcesResponse.SerializeToString,
     )
-    kubelet = aio.server()
+    made = aio.server()
     handlers = grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": method})
-    kubelet.add_generic_rpc_handlers((handlers,))
-    kubelet.add_insecure_port(f"unix:{socket}")
-    await kubelet.start()
+    made.add_generic_rpc_handlers((handlers,))
+    made.add_insecure_port(f"unix:{socket}")
+    await made.start()
     try:
-        found = await using.used(socket)
+        yield
     finally:
-        await kubelet.stop(None)
+        await made.stop(None)
+
+
+async def test_claims_of_all_containers_come_with_their_devices(socket: Path) -> None:
+    pods = [
+        podresources_pb2.PodResources(
+            containers=[container(("a", "k=1")), container(("a", "k=2"))]
+        ),
+        podresources_pb2.PodResources(containers=[container(("b", "k=3"))]),
+        podresources_pb2.PodResources(containers=[container()]),
+    ]
+
+    async with kubelet(socket, *pods):
+        found = await using.used(socket)
     assert found.claims == {"t/a": {"k=1", "k=2"}, "t/b": {"k=3"}}
 
 
 async def test_a_kubelet_that_is_away_is_no_answer(socket: Path) -> None:
     with pytest.raises(UnavailableError, match="does not tell at"):
         await using.used(socket)
+
+
+async def test_a_kubelet_that_was_away_is_heard_as_soon_as_it_is_back(socket: Path) -> None:
+    with pytest.raises(UnavailableError) as away:
+        await using.used(socket)
+    async with kubelet(socket):
+        assert (await using.used(socket)).claims == {}
+    assert "does not tell" in str(away.value)  # Who keeps the error keeps its channel.
