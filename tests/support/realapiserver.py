@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -20,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.support import certificates
+from tests.support import certificates, ports
 
 START_SECONDS = 60.0
 PROGRAMS = ("etcd", "kube-apiserver")
@@ -70,7 +69,7 @@ class _Cluster:
     def __init__(self, programs: Path, folder: Path, gates: Mapping[str, bool]) -> None:
         self._programs, self._folder, self._gates = programs, folder, gates
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._etcd, self._peer, self._port = _free_port(), _free_port(), _free_port()
+        self._etcd, self._peer, self._port = ports.free(), ports.free(), ports.free()
         self._authority = certificates.authority()
         self._authority.write(folder, "ca")
         names = ("localhost", "kubernetes")
@@ -175,9 +174,3 @@ class _Cluster:
     def _last_words(self) -> str:
         logs = (self._folder / f"{program}.log" for program in PROGRAMS)
         return "\n".join(log.read_text()[-2000:] for log in logs if log.exists())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

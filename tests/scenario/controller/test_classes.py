@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,7 @@ from tests.scenario.controller.replicas import (
     phase_is,
     ready,
 )
-from tests.support import gpus
+from tests.support import gpus, ports
 from tests.support.apiserver import ApiServer
 
 from gpudeck import errors
@@ -88,7 +87,7 @@ async def test_where_extended_resources_are_dropped_the_device_class_is_written_
         monkeypatch.setattr(server.store, "replace", dropping_names(server.store.replace))
         server.put(GPU_CLASS, gpus.gpu_class("h100", requirements=H100))
         put_registrations(server)
-        async with controller(server, webhook_port=free_port()):
+        async with controller(server, webhook_port=ports.free()):
             await server.until(lambda: ready(server, "h100").get("status") == "True")
             for count in range(1, 4):
                 server.put(PHYSICAL_GPU, gpus.gpu(address=f"0000:{count:02x}:00.0"))
@@ -100,12 +99,6 @@ async def test_where_extended_resources_are_dropped_the_device_class_is_written_
         # The webhook gives pods that ask for it their claims.
         found = server.objects(GPU_CLASS)["h100"]["status"]
         assert found["extendedResourceName"] == "gpu.deckhouse.io/h100"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def put_registrations(server: ApiServer) -> None:
@@ -130,7 +123,7 @@ async def test_a_class_whose_pods_are_rewritten_is_ready_after_the_webhook_is_re
     async with ApiServer() as server:
         server.put(GPU_CLASS, QUARTER)
         server.put(GPU_CLASS, gpus.gpu_class("whole"))
-        async with controller(server, webhook_port=free_port()):
+        async with controller(server, webhook_port=ports.free()):
             await server.until(lambda: ready(server, "whole").get("status") == "True")
             await server.until(lambda: ready(server, "quarter").get("status") == "False")
             assert ready(server, "quarter")["reason"] == "WebhookNotRegistered"
@@ -147,11 +140,11 @@ async def test_a_ready_class_stays_so_while_another_leader_registers_its_webhook
     async with ApiServer() as server:
         put_registrations(server)
         server.put(GPU_CLASS, QUARTER)
-        async with controller(server, webhook_port=free_port()):
+        async with controller(server, webhook_port=ports.free()):
             await server.until(lambda: ready(server, "quarter").get("status") == "True")
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             server.remove(resource, registration.NAME)
-        async with controller(server, webhook_port=free_port()):
+        async with controller(server, webhook_port=ports.free()):
             server.put(PHYSICAL_GPU, gpus.gpu())
             await server.until(functools.partial(matching, server, "quarter", 1))
             assert ready(server, "quarter")["status"] == "True"

@@ -6,14 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import socket
 import ssl
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 import pytest
-from tests.support import reviews
+from tests.support import ports, reviews
 
 from gpudeck import errors
 from gpudeck.controller import selfsigned
@@ -26,7 +25,7 @@ class World:
 
     def __init__(self, server: reviews.Reviewer) -> None:
         self.server = server
-        self.health_port, self.port = free_port(), free_port()
+        self.health_port, self.port = ports.free(), ports.free()
         self.wrong = ""
         self.certificates = 0
 
@@ -60,12 +59,6 @@ class World:
             found = (answer.status, await answer.text())
         await asyncio.sleep(0)
         return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def opened(port: int) -> None:
@@ -146,7 +139,7 @@ async def test_a_port_whose_opening_is_cancelled_is_closed_again() -> None:
     async def page(_: serving.Request) -> serving.Answer:
         return serving.Answer(200, b"")
 
-    port = free_port()
+    port = ports.free()
     with warnings.catch_warnings(record=True) as left_open:
         warnings.simplefilter("always")
         for turns in range(12):
@@ -265,7 +258,7 @@ async def test_a_renewal_that_dies_of_a_bug_is_seen(
 
     async with await client.Client.connect(world.server.kubeconfig) as api:
         guard = reviewing.Guard(api, "/metrics")
-        served = serving.metrics(free_port(), text, guard=guard, certificate=certificate)
+        served = serving.metrics(ports.free(), text, guard=guard, certificate=certificate)
         with pytest.raises(ExceptionGroup) as caught:
             await asyncio.wait_for(served, 10)
     assert caught.group_contains(IndexError)

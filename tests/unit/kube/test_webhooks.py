@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.support import ports
 
 from gpudeck import errors
 from gpudeck.api.admission import AdmissionRequest
@@ -23,18 +24,12 @@ from gpudeck.kube import serving, webhooks
 pytestmark = pytest.mark.asyncio
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextlib.asynccontextmanager
 async def asked(decide: webhooks.Decide, body: bytes) -> AsyncIterator[tuple[int, str]]:
     """Status and text of the answer to one question."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load(tls, selfsigned.make("gpudeck.test", 1))
-    port = free_port()
+    port = ports.free()
     task = asyncio.create_task(webhooks.serve(port, {"/page": decide}, tls))
     url = f"https://127.0.0.1:{port}/page"
     try:
