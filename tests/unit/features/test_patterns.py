@@ -75,9 +75,9 @@ def test_a_pattern_finds_each_place_that_the_standard_library_finds(pattern: str
     found = patterns.compiled(pattern, "p")
     for text in ["", "abcd", "aab ab", "ab12 cd34", "xaxx", "cab", "bbb", "abab"]:
         places = [
-            [text[at[2 * number] : at[2 * number + 1]] if 2 * number + 1 in at else None
+            [text[slice(*found.group(str(number), each))] if each.start(number) >= 0 else None
              for number in range(re.compile(pattern).groups + 1)]
-            for at in ({**each, 0: each[0], 1: each[1]} for each in found.every(text))
+            for each in found.every(text)
         ]  # fmt: skip
         wanted = [
             [each[0], *each.groups()]
@@ -90,9 +90,10 @@ def test_a_pattern_finds_each_place_that_the_standard_library_finds(pattern: str
 
 
 def test_a_pattern_that_takes_too_long_says_so() -> None:
-    long = patterns.compiled("(a|b|c|d|e)*(a|b|c|d|e)*(a|b|c|d|e)*f", "p")
+    long = patterns.compiled("(a|b)*a(a|b|c){1000}$", "p")
     with pytest.raises(InvalidError, match="takes too long"):
-        long.search("abcde" * 12_000)
+        long.search("ab" * 20_000)
+    assert not long.search("ab" * 300)
 
 
 def test_posix_classes_are_understood() -> None:
@@ -101,7 +102,7 @@ def test_posix_classes_are_understood() -> None:
 
 @pytest.mark.parametrize("pattern", ["((((){999}){999}){999}){999}", "(((?:){999}){999}){999}x"])
 def test_repetitions_in_each_other_are_soon_refused(pattern: str) -> None:
-    with pytest.raises(InvalidError, match="repeats more than 1000 times"):
+    with pytest.raises(InvalidError, match=r"invalid repetition size: \{999\}"):
         patterns.compiled(pattern, "p")
 
 
@@ -122,6 +123,9 @@ def test_a_pattern_that_explodes_elsewhere_ends() -> None:
         (r"\p{Lu}\P{Lu}", "aÉa", True),
         (r"^\p{^L}+$", "12", True),
         (r"[\pN_]{2}", "_٣", True),
+        (r"^\p{Greek}+$", "λόγος", True),
+        (r"\Q\C\E", r"\C", True),
+        (r"\\C", r"\C", True),
         (r"(?i)\p{Lu}", "a", True),
         (r"^\d+$", "٣", False),
         (r"^\w$", "é", False),
@@ -183,40 +187,34 @@ def test_of_several_ways_the_one_that_go_prefers_is_found(
     pattern: str, text: str, expected: list[str]
 ) -> None:
     found = patterns.compiled(pattern, "p").every(text)
-    assert [text[each[0] : each[1]] for each in found] == expected
+    assert [text[each.start() : each.end()] for each in found] == expected
 
 
 @pytest.mark.parametrize(
     ("pattern", "fault"),
     [
-        (r"\p{Greek}", r"\p{Greek} is not known; there are Any and general categories"),
-        (r"\C", r"\C is not known"),
-        (r"\Z", r"\Z is not known"),
-        (r"\u0041", r"\u is not known"),
-        (r"(a)\1", r"\1 is not known"),
-        ("(?=a)", "(?=a is not known"),
-        ("(?<!a)b", "(?<! is not known"),
-        ("(?>a)", "(?>a is not known"),
-        ("(?x)a", "(?x) is not known"),
-        ("(?P=n)", "(?P= is not known"),
-        ("(?#c)", "(?#c is not known"),
-        ("a**", "a repetition of a repetition"),
-        ("a++", "a repetition of a repetition"),
-        ("a{2}{3}", "a repetition of a repetition"),
-        ("|*", "a repetition of nothing"),
-        ("(?i)*", "a repetition of nothing"),
-        ("a{1001}", "at most 1000 times"),
-        ("a{2,1}", "at most 1000 times"),
-        ("(a{100}){11}", "repeats more than 1000 times"),
-        ("(a{1000}){1}(b{1000}){1}" * 6, "too long"),
+        (r"\p{Klingon}", r"invalid character class range: \p{Klingon}"),
+        (r"\C", r"invalid escape sequence: \C"),
+        (r"[\C]", r"invalid escape sequence: \C"),
+        (r"\Z", r"invalid escape sequence: \Z"),
+        (r"\u0041", r"invalid escape sequence: \u"),
+        (r"(a)\1", r"invalid escape sequence: \1"),
+        ("(?=a)", "invalid perl operator: (?="),
+        ("(?<!a)b", "invalid perl operator: (?<!"),
+        ("(?x)a", "invalid perl operator: (?x"),
+        ("a**", "bad repetition operator: **"),
+        ("|*", "no argument for repetition operator: *"),
+        ("a{1001}", "invalid repetition size: {1001}"),
+        ("a{2,1}", "invalid repetition size: {2,1}"),
+        ("(a{100}){11}", "invalid repetition size: {11}"),
+        (r"\pL{1000}", "pattern too large"),
         ("a" * 20_000, "more than 16384 characters"),
-        ("(" * 300 + ")" * 300, "more than 100 times"),
-        ("[b-a]", "b-a is no range"),
-        ("[a", "a [ without a ]"),
-        ("(a", "a ( without a )"),
-        ("a)", "a ) without a ("),
-        ("a\\", "a \\ without a character"),
-        ("[[:letter:]]", "[:letter:] is not known; there are alnum, alpha"),
+        ("[b-a]", "invalid character class range: b-a"),
+        ("[a", "missing ]: [a"),
+        ("(a", "missing ): (a"),
+        ("a)", "unexpected ): a)"),
+        ("a\\", "trailing \\"),
+        ("[[:letter:]]", "invalid character class range: [:letter:]"),
     ],
 )
 def test_what_is_not_known_is_refused_by_name(pattern: str, fault: str) -> None:
@@ -227,25 +225,24 @@ def test_what_is_not_known_is_refused_by_name(pattern: str, fault: str) -> None:
     assert len(caught.value.message) < 400
 
 
-def test_a_name_of_two_groups_is_that_of_the_first_that_matched() -> None:
-    found = patterns.compiled("(?P<n>a)|(?P<n>b)", "p")
-    (places,) = found.every("b")
-    assert found.group("n", places) == (0, 1)
-    assert found.group("1", places) == found.group("none", places) == (0, 0)
+def test_a_group_is_found_by_its_name_or_number() -> None:
+    pattern = patterns.compiled("(?P<first>a)|(?P<second>b)", "p")
+    (found,) = pattern.every("-b")
+    assert pattern.group("second", found) == pattern.group("2", found) == (1, 2)
+    for name in ("first", "1", "none", "3", "-1"):
+        assert pattern.group(name, found) == (0, 0)
 
 
-def test_what_is_remembered_of_a_pattern_changes_nothing() -> None:
-    pattern = patterns.compiled("(a|b)*a(a|b|c){8}$", "p")
-    texts = [f"{number:012b}".replace("0", "a").replace("1", "b") for number in range(4096)]
-    wanted = [bool(re.search("a[abc]{8}$", text)) for text in texts]
-    assert [pattern.search(text) for text in texts] == wanted
-    assert [pattern.search(text) for text in texts] == wanted
+def test_half_a_character_is_no_part_of_a_pattern_and_moves_no_place() -> None:
+    pattern = patterns.compiled("b", "p")
+    assert [found.start() for found in pattern.every("a\ud800b")] == [2]
+    assert not patterns.compiled("\ud800", "p").search("a")
 
 
 def test_the_work_of_one_rule_is_bounded() -> None:
     pattern = patterns.compiled("(a|b|c)*d", "p")
     with effort.bounded(), pytest.raises(InvalidError, match="it takes too long"):
-        all(not pattern.search("abc" * 1000) for _ in range(1000))
+        all(not pattern.search("abc" * 1000) for _ in range(100_000))
     assert not pattern.search("abc" * 1000)
 
 

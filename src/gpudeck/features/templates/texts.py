@@ -18,7 +18,7 @@ from typing import Any
 
 from gpudeck.errors import InvalidError
 from gpudeck.features.rules import patterns
-from gpudeck.features.rules.patterns import Places
+from gpudeck.features.rules.patterns import Match
 from gpudeck.features.templates.numbers import whole
 from gpudeck.features.templates.values import shown
 
@@ -120,12 +120,12 @@ def _decoded(text: str) -> str:
         raise ValueError(f"{text[:40]!r} is not base64") from error
 
 
-def _every(pattern: Any, value: Any) -> Iterator[tuple[patterns.Pattern, str, Places]]:
+def _every(pattern: Any, value: Any) -> Iterator[tuple[patterns.Pattern, str, Match]]:
     text = shown(value)
     try:
         found = patterns.compiled(shown(pattern), "a pattern")
-        for places in found.every(text):
-            yield found, text, places
+        for match in found.every(text):
+            yield found, text, match
     except InvalidError as error:
         raise ValueError(error.message) from error
 
@@ -138,17 +138,17 @@ def _matches(pattern: Any, value: Any) -> bool:
 
 
 def _find_all(pattern: Any, value: Any, count: Any) -> list[str]:
-    found = [text[places[0] : places[1]] for _, text, places in _every(pattern, value)]
+    found = [text[match.start() : match.end()] for _, text, match in _every(pattern, value)]
     return found[: whole(count)] if whole(count) >= 0 else found
 
 
-def _replaced(pattern: Any, value: Any, expand: Callable[[patterns.Pattern, Places], str]) -> str:
+def _replaced(pattern: Any, value: Any, expand: Callable[[patterns.Pattern, Match], str]) -> str:
     pieces, place, length = list[str](), 0, 0
-    for found, text, places in _every(pattern, value):
-        pieces += [text[place : places[0]], expand(found, places)]
+    for found, text, match in _every(pattern, value):
+        pieces += [text[place : match.start()], expand(found, match)]
         length += len(pieces[-1])
         _bounded(length)
-        place = places[1]
+        place = match.end()
     return "".join([*pieces, shown(value)[place:]])
 
 
@@ -156,9 +156,9 @@ def _replace_all(pattern: Any, value: Any, replacement: Any) -> str:
     """`$1` and `${name}` stand for groups, as in Go; one that is no group is empty."""
     text = shown(value)
 
-    def expand(found: patterns.Pattern, places: Places) -> str:
+    def expand(found: patterns.Pattern, match: Match) -> str:
         def group(asked: re.Match[str]) -> str:
-            begin, end = found.group(asked[2] or asked[3] or "", places)
+            begin, end = found.group(asked[2] or asked[3] or "", match)
             return "$" if asked[1] else text[begin:end]
 
         return _GROUP.sub(group, shown(replacement))
@@ -167,7 +167,7 @@ def _replace_all(pattern: Any, value: Any, replacement: Any) -> str:
 
 
 def _replace_literally(pattern: Any, value: Any, replacement: Any) -> str:
-    return _replaced(pattern, value, lambda _found, _places: shown(replacement))
+    return _replaced(pattern, value, lambda _found, _match: shown(replacement))
 
 
 def _split_by(pattern: Any, value: Any, count: Any) -> list[str]:
@@ -175,13 +175,13 @@ def _split_by(pattern: Any, value: Any, count: Any) -> list[str]:
     limit, text, place = whole(count), shown(value), 0
     if limit == 0:
         return []
-    for _, _, places in _every(pattern, value):
+    for _, _, match in _every(pattern, value):
         if 0 < limit <= len(parts) + 1:
             break
-        if places[1] == 0:
+        if match.end() == 0:
             continue  # As Go: nothing stands before an empty match at the beginning.
-        parts.append(text[place : places[0]])
-        place = places[1]
+        parts.append(text[place : match.start()])
+        place = match.end()
     return [*parts, text[place:]]
 
 
