@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpudeck import logs
-from gpudeck.api import resource, resources
+from gpudeck.dra import fetching
 from gpudeck.dra.allocations import HeldDevice, Reference
 from gpudeck.dra.checkpoint import Content, Entry, State
-from gpudeck.errors import BusyError, NotFoundError
+from gpudeck.errors import BusyError
 from gpudeck.kube import client
 
 log = logs.get(__name__)
@@ -84,16 +84,8 @@ async def _pods(api: client.Client, uid: str, entry: Entry) -> list[str]:
     """Who has reserved the holder's claim; nobody if that claim is gone."""
     if not entry.name:
         return []
-    try:
-        claim = await api.get(
-            resources.RESOURCE_CLAIM,
-            entry.name,
-            resource.ResourceClaim,
-            namespace=entry.namespace,
-        )
-    except NotFoundError:
-        return []
-    if claim.metadata.uid != uid or claim.status is None:
+    claim = await fetching.claim(api, uid, entry)
+    if claim is None or claim.status is None:
         return []
     return [
         f"{each.resource.removesuffix('s')} {entry.namespace}/{each.name}"

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 from tests.chart import rendering
 from tests.contract.chart import test_policies as policies
-from tests.support import realapiserver
+from tests.support import deckhouse, realapiserver
 from tests.support.expect import eventually
 
 from gpudeck import errors
@@ -53,27 +53,6 @@ CONTROLLER, PLUGIN, DISCOVERY = (
     "nvidia-gpu-feature-discovery",
 )
 GROUP, CONFIG = "node.deckhouse.io/group", "node.deckhouse.io/device-gpu.config"
-DEFINITION = {
-    "metadata": {"name": "nodegroups.deckhouse.io"},
-    "spec": {
-        "group": NODE_GROUP.group,
-        "scope": "Cluster",
-        "names": {"kind": NODE_GROUP.kind, "plural": NODE_GROUP.plural, "singular": "nodegroup"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +110,9 @@ async def test_the_controller_keeps_groups_with_the_rights_of_its_account(
     async with leading(kubeconfig):
         await eventually(made, default, seconds=60)
         await eventually(lambda: known(labels.NODE_GROUP), "default", seconds=60)
-        await admin.apply(CUSTOM_RESOURCE_DEFINITION, DEFINITION, Meta, manager="deckhouse")
+        await admin.apply(
+            CUSTOM_RESOURCE_DEFINITION, deckhouse.NODE_GROUPS, Meta, manager="deckhouse"
+        )
         await admin.merge_patch(NODE, "node-0", {"metadata": {"labels": {GROUP: "a"}}}, Meta)
         group = {"metadata": {"name": "a"}, "spec": {"gpu": {"sharing": "TimeSlicing"}}}
         await policies.until(lambda: taken(admin, NODE_GROUP, group))

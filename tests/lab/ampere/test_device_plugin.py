@@ -20,6 +20,7 @@ from tests.lab.ampere.chart import (
     install,
     offers,
 )
+from tests.support.deckhouse import NODE_GROUPS
 from tests.support.lab import ROOT, Lab, Object, is_ready, pod
 
 GROUPS = ROOT / "examples" / "13-node-groups"
@@ -105,29 +106,6 @@ def _is_initialising(lab: Lab, name: str) -> bool:
     return any("running" in each["state"] for each in states)
 
 
-DEFINITION: Object = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "nodegroups.deckhouse.io"},
-    "spec": {
-        "group": "deckhouse.io",
-        "scope": "Cluster",
-        "names": {"kind": "NodeGroup", "plural": "nodegroups", "singular": "nodegroup"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
 GROUP = "node.deckhouse.io/group"
 
 
@@ -147,7 +125,7 @@ def daemon_sets(lab: Lab) -> set[str]:
 @pytest.fixture
 def deckhouse(lab: Lab) -> Iterator[Lab]:
     """The lab with the kind NodeGroup and its node in the group `gpus`; both go afterwards."""
-    lab.apply(DEFINITION)
+    lab.apply(NODE_GROUPS)
     lab.kubectl("wait", "--for=condition=Established", "crd/nodegroups.deckhouse.io")
     lab.kubectl("label", "node", NODE, f"{GROUP}=gpus")
     yield lab

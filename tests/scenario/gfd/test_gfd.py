@@ -239,6 +239,17 @@ def put_mode(server: apiserver.ApiServer, mode: str) -> None:
     server.put(resources.NODE, {"metadata": {"name": "node-0", "labels": labels}})
 
 
+def by_api(host: Host, server: apiserver.ApiServer, **changes: Any) -> Settings:
+    """Labels go into a NodeFeature of node-0."""
+    return host.settings(
+        use_node_feature_api="true",
+        kubeconfig=server.kubeconfig(),
+        node_name="node-0",
+        namespace="gpu",
+        **changes,
+    )
+
+
 def passes() -> float:
     return metrics.registry.get_sample_value("gpudeck_gfd_pass_seconds_count") or 0.0
 
@@ -247,13 +258,7 @@ def passes() -> float:
 async def test_partitions_made_for_claims_change_no_label(host: Host) -> None:
     async with apiserver.ApiServer() as server:
         put_mode(server, "dra")
-        settings = host.settings(
-            use_node_feature_api="true",
-            kubeconfig=server.kubeconfig(),
-            node_name="node-0",
-            namespace="gpu",
-            no_timestamp="true",
-        )
+        settings = by_api(host, server, no_timestamp="true")
 
         def labels() -> dict[str, str]:
             found = server.objects(resources.NODE_FEATURE).get("gpu/nvidia-features-for-node-0")
@@ -279,12 +284,7 @@ async def test_partitions_made_for_claims_change_no_label(host: Host) -> None:
 
 async def test_the_labels_of_a_node_are_a_node_feature(host: Host) -> None:
     async with apiserver.ApiServer() as server:
-        settings = host.settings(
-            use_node_feature_api="true",
-            kubeconfig=server.kubeconfig(),
-            node_name="node-0",
-            namespace="gpu",
-        )
+        settings = by_api(host, server)
         server.fail(3, status=503, path="nodefeatures")
         async with running(settings):
             found = await server.until(lambda: server.objects(resources.NODE_FEATURE))
@@ -298,13 +298,7 @@ async def test_a_node_that_is_made_anew_has_its_labels_at_once(host: Host) -> No
     """The NodeFeature of a Node that is gone is swept (`features gc`)."""
     async with apiserver.ApiServer() as server:
         put_mode(server, "device-plugin")
-        settings = host.settings(
-            use_node_feature_api="true",
-            kubeconfig=server.kubeconfig(),
-            node_name="node-0",
-            namespace="gpu",
-            sleep_interval="infinite",
-        )
+        settings = by_api(host, server, sleep_interval="infinite")
         async with running(settings):
             await server.until(lambda: server.objects(resources.NODE_FEATURE))
             server.remove(resources.NODE, "node-0")

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from gpudeck.errors import InvalidError
 
 RULE_STEPS = 1_000_000
-"""About a second. A simple pattern and the 4,500 names of a kernel's configuration take 200,000."""
+"""About a second. A simple pattern and the 4,500 names of a kernel's configuration take 36,000."""
 HURRIED_STEPS = 10_000
 """Some ten milliseconds; the rules of a GPU project take a tenth on a node with eight cards."""
 _hurried: ContextVar[list[int] | None] = ContextVar("hurried", default=None)
