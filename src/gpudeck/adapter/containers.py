@@ -18,6 +18,7 @@ import grpc
 import msgspec
 from grpc import aio
 
+from gpudeck import sockets
 from gpudeck.adapter.cri import runtime_pb2
 from gpudeck.errors import UnavailableError
 
@@ -47,13 +48,9 @@ async def cdi_devices(socket: Path, kind: str) -> list[str]:
 
     Raises UnavailableError when the runtime does not answer, or does not tell the devices.
     """
-    options = [
-        ("grpc.default_authority", "localhost"),
-        ("grpc.use_local_subchannel_pool", 1),  # A call that failed does not hold up the next one.
-        ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-    ]
+    size = ("grpc.max_receive_message_length", _MESSAGE_BYTES)
     try:
-        async with asyncio.timeout(ASK_SECONDS), _channel(socket, options) as channel:
+        async with asyncio.timeout(ASK_SECONDS), sockets.channel(socket, size) as channel:
             found = await _ask(channel)
     except TimeoutError as error:
         raise _unavailable(socket, f"it took longer than {ASK_SECONDS:g} s") from error
@@ -63,10 +60,6 @@ async def cdi_devices(socket: Path, kind: str) -> list[str]:
         why = f"it does not tell what a container was made with: {error}"
         raise _unavailable(socket, why) from error
     return sorted(name for name in found if name.startswith(f"{kind}="))
-
-
-def _channel(socket: Path, options: list[tuple[str, Any]]) -> aio.Channel:
-    return aio.insecure_channel(f"unix:{socket}", options=options)
 
 
 async def _ask(channel: aio.Channel) -> set[str]:

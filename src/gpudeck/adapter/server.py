@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from grpc import aio
 
-from gpudeck import errors, logs
+from gpudeck import errors, logs, sockets
 from gpudeck.adapter import metrics, planning, preparing, wire
 from gpudeck.adapter.v1 import adapter_pb2 as pb
 from gpudeck.adapter.v1 import adapter_pb2_grpc
@@ -182,34 +182,19 @@ async def serving(adapter: Adapter, socket: Path) -> AsyncIterator[None]:
     After it those who follow the cards are served on for a while, and calls in work finished.
     Raises UnavailableError where the socket cannot be made.
     """
-    server = aio.server(options=[("grpc.so_reuseport", 0)])
-    adapter_pb2_grpc.add_AdapterServicer_to_server(adapter, server)
-    with contextlib.suppress(FileNotFoundError):
-        socket.unlink()  # What a killed adapter left; nobody answers on it.
-    before = os.umask(0o177)
-    try:
-        bound = server.add_insecure_port(f"unix:{socket}")
-    except RuntimeError as error:
-        raise _no_socket(socket) from error
-    finally:
-        os.umask(before)
-    if not bound:
-        raise _no_socket(socket)
-    await server.start()
-    log.info("Serving", socket=socket)
-    try:
-        yield
-    finally:
-        await adapter.feed.unread(READERS_SECONDS)
-        adapter.feed.close()
-        await server.stop(_GRACE_SECONDS)
+    fill = functools.partial(adapter_pb2_grpc.add_AdapterServicer_to_server, adapter)
+    async with sockets.served(socket, fill, grace_seconds=_GRACE_SECONDS):
+        log.info("Serving", socket=socket)
+        try:
+            yield
+        finally:
+            try:
+                await adapter.feed.unread(READERS_SECONDS)
+            finally:
+                adapter.feed.close()
 
 
 async def _nobody_knows(kind: str) -> Iterable[str]:
     raise errors.UnavailableError(
         "No socket of the container runtime is set.", reason="RuntimeUnknown"
     )
-
-
-def _no_socket(socket: Path) -> errors.UnavailableError:
-    return errors.UnavailableError(f"{socket}: cannot be served on", reason="SocketUnavailable")

@@ -15,10 +15,10 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-from gpudeck import errors, logs
+from gpudeck import errors, logs, sockets
 from gpudeck.deviceplugin import following, metrics, standing
 from gpudeck.host import files, root
-from gpudeck.kubelet import deviceplugins, registering
+from gpudeck.kubelet import deviceplugins, services
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 from gpudeck.pluginconfig import model
 
@@ -155,12 +155,11 @@ class Served:
         if time.monotonic() < self._not_before:
             return False
         self._registered = None
-        handlers = [deviceplugins.handler(self)]
+        fill = services.filled(deviceplugins.handler(self))
         try:
             await self._end()
-            files.remove(self.path)
             await self._stack.enter_async_context(
-                registering.listening(self.path, handlers, GRACE_SECONDS)
+                sockets.served(self.path, fill, grace_seconds=GRACE_SECONDS)
             )
         except errors.GpudeckError as error:
             # Without a kubelet there may be no folder yet.
@@ -267,7 +266,7 @@ class Plugins:
     def _clear(self) -> None:
         """Remove sockets that a killed plugin left, for the kubelet would go on dialling them."""
         for path in self._folder.glob(f"{_SOCKET_PREFIX}*.sock"):
-            if not registering.answers(path):
+            if not sockets.answers(path):
                 try:
                     files.remove(path)
                 except errors.GpudeckError as error:

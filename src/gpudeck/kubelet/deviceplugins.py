@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
+from gpudeck import sockets
 from gpudeck.errors import GpudeckError, InvalidError, UnavailableError
-from gpudeck.kubelet import dialling
 from gpudeck.kubelet.services import Context, Handler
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 
@@ -99,7 +99,7 @@ async def register(folder: Path, *, endpoint: str, resource: str) -> None:
     request = pb.RegisterRequest(
         version=VERSION, endpoint=endpoint, resource_name=resource, options=OPTIONS
     )
-    async with dialling.channel(socket) as channel:
+    async with sockets.channel(socket) as channel:
         ask: Any = channel.unary_unary(
             REGISTER,
             request_serializer=pb.RegisterRequest.SerializeToString,

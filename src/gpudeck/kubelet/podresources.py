@@ -14,8 +14,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from gpudeck import sockets
 from gpudeck.errors import UnavailableError
-from gpudeck.kubelet import dialling
 from gpudeck.kubelet.wire import podresources_pb2
 
 METHOD = "/v1.PodResourcesLister/List"
@@ -24,7 +24,7 @@ CALL_SECONDS = 5.0
 
 async def listed(socket: Path, *, what: str) -> podresources_pb2.ListPodResourcesResponse:
     """Ask. Raises UnavailableError, which says `what` is not told, without an answer."""
-    async with dialling.channel(socket) as channel:
+    async with sockets.channel(socket) as channel:
         ask: Any = channel.unary_unary(
             METHOD,
             request_serializer=podresources_pb2.ListPodResourcesRequest.SerializeToString,

@@ -14,16 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
-import grpc.aio
-
-from gpudeck import logs
-from gpudeck.errors import UnavailableError
+from gpudeck import logs, sockets
 from gpudeck.host import files
 from gpudeck.kubelet import paths, services
 from gpudeck.kubelet.wire import dra_pb2, registration_pb2
@@ -108,11 +102,12 @@ async def served(
         endpoint=str(endpoint.plugin_socket),
         supported_versions=[*services.DRA_SERVICES, *services.HEALTH_SERVICES],
     )
-    registration = services.registration_handler(info, notified)
     calls = _Calls(plugin)
+    answering = services.filled(*services.plugin_handlers(calls))
+    registration = services.filled(services.registration_handler(info, notified))
     async with (
-        listening(endpoint.plugin_socket, services.plugin_handlers(calls), LAST_SECONDS),
-        listening(endpoint.registration_socket, [registration], 0),
+        sockets.served(endpoint.plugin_socket, answering, grace_seconds=LAST_SECONDS),
+        sockets.served(endpoint.registration_socket, registration, grace_seconds=0),
     ):
         log.info("Serving the kubelet", socket=endpoint.plugin_socket)
         try:
@@ -121,54 +116,13 @@ async def served(
             await calls.answered(GRACE_SECONDS)
 
 
-@contextlib.asynccontextmanager
-async def listening(
-    path: Path, handlers: list[services.Handler[Any, Any]], grace_seconds: float
-) -> AsyncIterator[None]:
-    """Serve on `path` inside the block; the socket goes before the calls in flight do."""
-    # SO_REUSEPORT means nothing on AF_UNIX.
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    server.add_generic_rpc_handlers(tuple(handlers))
-    mask = os.umask(0o177)  # The socket is root's alone: whoever calls it may unprepare claims.
-    try:
-        server.add_insecure_port(f"unix://{path}")
-    except RuntimeError as error:
-        raise UnavailableError(
-            f"{path}: cannot listen on this socket; is its folder there and ours to write?",
-            reason="SocketUnavailable",
-        ) from error
-    finally:
-        os.umask(mask)
-    try:
-        await server.start()
-        yield
-    finally:
-        files.remove(path)
-        await server.stop(grace_seconds)
-
-
 def _clear(endpoint: Endpoint) -> None:
-    """Remove our own sockets of an earlier run, and those of pods that no longer answer."""
-    files.remove(endpoint.registration_socket)
-    files.remove(endpoint.plugin_socket)
+    """Remove sockets of pods that no longer answer."""
     left = [
         *endpoint.registry_dir.glob(f"{endpoint.driver}-*reg.sock"),
         *endpoint.data_dir.glob("dra-*.sock"),
     ]
     for path in left:
-        if not answers(path):
+        if not sockets.answers(path):
             log.info("Removing a dead socket", path=path)
             files.remove(path)
-
-
-def answers(path: Path) -> bool:
-    """Whether some process listens on the socket `path`."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(0.2)
-        try:
-            probe.connect(str(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except OSError:
-            return True  # Busy or not for us: somebody may be there, so it stays.
-    return True

@@ -47,6 +47,11 @@ class Plugin(Protocol):
     ) -> AsyncIterator[health_pb2.NodeWatchResourcesResponse]: ...
 
 
+def filled(*handlers: Handler[Any, Any]) -> Callable[[grpc.aio.Server], None]:
+    """What gives a server these services."""
+    return lambda server: server.add_generic_rpc_handlers(handlers)
+
+
 def plugin_handlers(plugin: Plugin) -> list[Handler[Any, Any]]:
     """The services of the plugin's own socket."""
     prepare = grpc.unary_unary_rpc_method_handler(

@@ -18,12 +18,12 @@ from tests.scenario.dra.standins import device
 from tests.scenario.dra.test_claimstatus import told as statuses
 from tests.scenario.dra.test_metadata import attributes
 
+from gpudeck import sockets
 from gpudeck.adapter import main, server
 from gpudeck.adapter.settings import Settings
 from gpudeck.api import names
 from gpudeck.devices.identities import PciAddress
 from gpudeck.dra import main as plugins
-from gpudeck.kubelet import registering
 from gpudeck.vendors.simulated import machine
 
 ADDRESS = PciAddress.parse("0000:01:00.0")
@@ -141,7 +141,7 @@ async def test_a_prepare_after_a_restart_of_the_adapter_waits_for_its_cards(
     claim = claim_of(world, world.devices()[0]["name"])
     bench.change(opening_hangs=True)
     async with adapter(world):
-        await world.until(lambda: registering.answers(world.adapter.socket))
+        await world.until(lambda: sockets.answers(world.adapter.socket))
         prepared = asyncio.create_task(world.kubelet.prepare(claim))
         await world.until(
             lambda: any(each.path.endswith("/resourceclaims/c") for each in world.api.seen)
@@ -155,7 +155,7 @@ async def test_the_plugins_page_has_the_adapters_metrics_while_it_answers(stoppe
     await stopped.adapter.stop()
     machine.Bench(stopped.folder).write(machine.make(2))
     async with adapter(stopped), plugins.opened(stopped.settings()) as plugin:
-        await stopped.until(lambda: registering.answers(stopped.adapter.socket))
+        await stopped.until(lambda: sockets.answers(stopped.adapter.socket))
         text = (await plugin.metrics()).decode()
     assert "gpudeck_dra_prepared_claims" in text
     assert "gpudeck_adapter_driver_ready" in text

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The protocol over a real socket, with an inventory that the test publishes."""
 
+import asyncio
 import contextlib
 import stat
 from collections.abc import AsyncIterator
@@ -207,3 +208,26 @@ async def test_its_metrics_tell_the_verdicts_of_the_cards_that_are_there(tmp_pat
         served.feed.publish(records.Inventory())
         text = (await served.stub.Metrics(pb.MetricsRequest())).text.decode()
         assert "gpudeck_adapter_card_healthy{" not in text
+
+
+async def test_told_a_second_time_to_end_it_waits_for_its_readers_no_longer(tmp_path: Path) -> None:
+    ready = asyncio.get_running_loop().create_future()
+
+    async def serve() -> None:
+        async with serving(tmp_path) as served:
+            served.publish()
+            ready.set_result(served)
+            await asyncio.Event().wait()
+
+    server_task = asyncio.create_task(serve())
+    await ready
+    async with aio.insecure_channel(f"unix:{tmp_path}/adapter.sock") as channel:
+        stub = adapter_pb2_grpc.AdapterStub(channel)  # type: ignore[no-untyped-call]
+        stream = stub.WatchCards(pb.WatchCardsRequest(), timeout=20)
+        assert (await stream.read()).HasField("snapshot")
+        server_task.cancel()
+        await asyncio.sleep(0)
+        server_task.cancel()
+        async with asyncio.timeout(server.READERS_SECONDS / 2):
+            with pytest.raises(asyncio.CancelledError):
+                await server_task

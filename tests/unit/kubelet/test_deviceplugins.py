@@ -12,8 +12,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from gpudeck import sockets
 from gpudeck.errors import GpudeckError, InvalidError, UnavailableError
-from gpudeck.kubelet import deviceplugins, registering
+from gpudeck.kubelet import deviceplugins, services
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 
 CALLS: dict[str, tuple[Any, Any]] = {
@@ -59,7 +60,7 @@ async def test_a_refusal_is_a_sentence_that_the_kubelet_can_go_on_with(
     plugin = deviceplugins.handler(Refusing(error))
     request, response = CALLS[method]
     async with (
-        registering.listening(path, [plugin], 0.1),
+        sockets.served(path, services.filled(plugin), grace_seconds=0.1),
         grpc.aio.insecure_channel(f"unix:{path}") as channel,
     ):
         ask: Any = channel.unary_unary(

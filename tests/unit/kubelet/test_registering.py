@@ -13,6 +13,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from gpudeck import sockets
 from gpudeck.kubelet import registering, services
 from gpudeck.kubelet.wire import dra_pb2
 
@@ -112,4 +113,4 @@ async def test_a_killed_plugins_own_sockets_are_taken_over(folder: Path) -> None
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(str(path))
     async with serve(folder):
-        assert registering.answers(endpoint(folder).plugin_socket)
+        assert sockets.answers(endpoint(folder).plugin_socket)
