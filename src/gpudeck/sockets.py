@@ -64,6 +64,16 @@ async def served(
     # SO_REUSEPORT means nothing on AF_UNIX.
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     fill(server)
+    try:
+        _bind(server, path)
+        await _whole(server.start())
+        yield
+    finally:
+        _leave(path)
+        await _whole(server.stop(grace_seconds))
+
+
+def _bind(server: grpc.aio.Server, path: Path) -> None:
     mask = os.umask(0o177)  # Root's alone: whoever may call could take cards from their pods.
     try:
         server.add_insecure_port(f"unix:{path}")
@@ -74,12 +84,6 @@ async def served(
         ) from error
     finally:
         os.umask(mask)
-    try:
-        await _whole(server.start())
-        yield
-    finally:
-        _leave(path)
-        await _whole(server.stop(grace_seconds))
 
 
 async def _whole(step: Coroutine[Any, Any, None]) -> None:
