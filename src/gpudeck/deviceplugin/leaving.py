@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from gpudeck import errors, logs
 from gpudeck.api import labels
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import NODE
-from gpudeck.deviceplugin import daemons, offering, publishing
+from gpudeck.deviceplugin import asking, daemons, offering, publishing, serving, standing
 from gpudeck.deviceplugin.settings import Settings
 from gpudeck.kube.client import Client
-from gpudeck.kubelet import holding
 from gpudeck.vendors import contract, records, supervisor
 
 log = logs.get(__name__)
@@ -48,23 +46,26 @@ def is_over(found: Mapping[str, str]) -> bool:
 
 
 async def is_held(
-    settings: Settings, resources: frozenset[str], inventory: records.Inventory
+    settings: Settings, plugins: serving.Plugins, inventory: records.Inventory
 ) -> bool:
     """Whether a container has anything of the resources or cards; so too if nobody tells.
 
-    A container may have a card by a name that an earlier config gave it.
+    A container may have a card by a name that an earlier config gave it. Nothing is offered any
+    more, so that nothing is handed out after the answer.
     """
-    if not settings.pod_resources:
-        return False
-    try:
-        found = await holding.held(Path(settings.pod_resources))
-    except errors.UnavailableError:
-        return True
     readings = [card.reading for card in inventory.cards if card.reading is not None]
     units = {each.uuid for each in readings}
     units |= {part.uuid for each in readings for part in each.partitions}
-    has = {offering.unit_of(device) for devices in found.values() for device in devices}
-    return not (resources.isdisjoint(found) and units.isdisjoint(has))
+    plugins.show(standing.Standing())
+    try:
+        found = await asking.held(settings, plugins, units)
+    except errors.UnavailableError:
+        return True
+    return any(
+        name in plugins.served or offering.unit_of(device) in units
+        for name, devices in found.items()
+        for device in devices
+    )
 
 
 async def leave(

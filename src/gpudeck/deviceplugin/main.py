@@ -105,7 +105,9 @@ class Process:
         self._wake = asyncio.Event()
         self._standing_since: float | None = None
         """While a change of what is offered goes on."""
-        self._changing: dict[str, asyncio.Task[None]] = {}
+        self._group = asyncio.TaskGroup()
+        self._changing: set[str] = set()
+        """Addresses of the cards that are being changed."""
         self._unchanged: dict[str, offering.Problem] = {}
         """Why a card is not as it is to be, by address."""
         self._hook_path: str | None = None
@@ -117,13 +119,6 @@ class Process:
 
     async def run(self) -> None:
         """Run every part until one of them fails."""
-        try:
-            await self._run()
-        finally:
-            for task in self._changing.values():
-                task.cancel()
-
-    async def _run(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             await self._alone(stack)
             try:
@@ -133,8 +128,9 @@ class Process:
             except errors.GpudeckError as error:
                 log.warning("Half-written files of a plugin before stay", error=error)
             async with asyncio.TaskGroup() as outer:
-                # The cards are followed to the very end, for to leave is to act on them too.
+                # Both to the very end, for to leave is to act on cards, once nobody has any.
                 outer.create_task(self._supervisor.run(), name="cards")
+                outer.create_task(self._plugins.run(), name="kubelet")
                 try:
                     await self._serve()
                 except asyncio.CancelledError:
@@ -159,10 +155,9 @@ class Process:
             log.warning("Cannot tell whether another device plugin is on the node", error=error)
 
     async def _serve(self) -> None:
-        async with asyncio.TaskGroup() as group:
+        async with self._group as group:
             group.create_task(self._configuring.run(), name="config")
             group.create_task(self._stand_again(), name="standing")
-            group.create_task(self._plugins.run(), name="kubelet")
             group.create_task(self._reporter.run(), name="condition")
             if self._recorder is not None:
                 group.create_task(self._recorder.run(), name="events")
@@ -179,9 +174,8 @@ class Process:
                 found = await leaving.known(self._api, self._settings)
                 if found is None or not leaving.is_over(found):
                     return
-                names = frozenset(self._plugins.served)
                 inventory = self._inventory or records.Inventory()
-                if await leaving.is_held(self._settings, names, inventory):
+                if await leaving.is_held(self._settings, self._plugins, inventory):
                     log.info("Pods hold devices, so nothing is taken back")
                     return
                 await leaving.leave(inventory, self._supervisor, self._publisher)
@@ -297,7 +291,8 @@ class Process:
     def _change(self, address: str, action: contract.Action) -> None:
         """Change a card beside all else; the inventory that comes of it makes us stand anew."""
         if address not in self._changing:
-            self._changing[address] = asyncio.create_task(self._act(address, action))
+            self._changing.add(address)
+            self._group.create_task(self._act(address, action), name="change of a card")
 
     async def _act(self, address: str, action: contract.Action) -> None:
         try:
@@ -310,7 +305,7 @@ class Process:
             self._unchanged[address] = why
             await asyncio.sleep(HELD_SECONDS)
         finally:
-            del self._changing[address]
+            self._changing.remove(address)
             self._wake.set()
 
     def _tell(self, before: standing.Standing, withheld: dict[tuple[str, str], str]) -> None:

@@ -184,6 +184,31 @@ async def test_what_names_a_device_stays_as_long_as_a_pod_has_it(found: World) -
     assert offered(found, 0) == {GPU: (1, None)}
 
 
+async def test_what_only_an_init_container_has_keeps_what_names_it_too(found: World) -> None:
+    """The kubelet's API does not tell of it (1.34 to 1.37), but its file does."""
+    found.mode("device-plugin")
+    await found.until(lambda: found.condition() is not None)
+    found.kubelet.untold = {GPU: [CARD.format(1)]}
+    await found.kubelet.restart()
+    await found.offers(gpu=4)
+    found.mode("dra")
+    await found.end()
+    assert offered(found, 0) == {GPU: (1, None)}
+
+
+async def test_what_a_pod_had_that_has_ended_keeps_nothing(found: World) -> None:
+    """The kubelet's file has it still, until the kubelet is asked and then sent a list."""
+    found.mode("device-plugin")
+    await found.until(lambda: found.condition() is not None)
+    found.kubelet.untold = {GPU: [CARD.format(1)]}
+    await found.kubelet.restart()
+    await found.offers(gpu=4)
+    found.kubelet.end(found.kubelet.untold)
+    found.mode("dra")
+    await found.end()
+    assert not offered(found, 0)
+
+
 async def test_a_pod_of_an_earlier_config_keeps_what_names_its_device(stopped: World) -> None:
     """A plugin that was started anew serves no more the resource of which the pod has it."""
     world = stopped
