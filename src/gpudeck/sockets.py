@@ -7,17 +7,16 @@ dra-plugin and asks the container runtime. What is served or asked is theirs.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 
-from gpudeck import logs
+from gpudeck import finishing, logs
 from gpudeck.errors import GpudeckError, UnavailableError
 from gpudeck.host import files
 
@@ -59,6 +58,9 @@ async def served(
     What a killed process left at `path` goes. At the end the socket goes before the calls in
     flight do, which have `grace_seconds`. Raises UnavailableError where a socket cannot be made,
     and what `files.remove` does where something else is in its place.
+
+    After half a start or stop gRPC (1.85) can neither serve nor be stopped, and the process waits
+    for it without a limit when it ends.
     """
     files.remove(path)
     # SO_REUSEPORT means nothing on AF_UNIX.
@@ -66,11 +68,11 @@ async def served(
     fill(server)
     try:
         _bind(server, path)
-        await _whole(server.start())
+        await finishing.whole(server.start())
         yield
     finally:
         _leave(path)
-        await _whole(server.stop(grace_seconds))
+        await finishing.whole(server.stop(grace_seconds))
 
 
 def _bind(server: grpc.aio.Server, path: Path) -> None:
@@ -84,24 +86,6 @@ def _bind(server: grpc.aio.Server, path: Path) -> None:
         ) from error
     finally:
         os.umask(mask)
-
-
-async def _whole(step: Coroutine[Any, Any, None]) -> None:
-    """Await `step` to its end, and be cancelled only then.
-
-    After half a start or stop gRPC (1.85) can neither serve nor be stopped, and the process waits
-    for it without a limit when it ends.
-    """
-    task = asyncio.create_task(step)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 def _leave(path: Path) -> None:

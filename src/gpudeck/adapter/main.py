@@ -8,11 +8,9 @@ keeps is what the driver raised about cards (`vendors.remembering`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from pathlib import Path
 
-from gpudeck import errors
 from gpudeck.adapter import containers, server
 from gpudeck.adapter.settings import Settings
 from gpudeck.host import root
@@ -34,17 +32,12 @@ async def run(settings: Settings) -> None:
         remembered=remembered,
         heeded=heeding.of(settings),
     )
-    watching = asyncio.create_task(watched.run())
-    try:
+    async with asyncio.TaskGroup() as group:
+        # When the process is told to end, this goes on until nobody is served any more.
+        group.create_task(watched.run(), name="cards")
         adapter = server.Adapter(vendor, feed, watched.act, holding=_holding(settings))
         async with server.serving(adapter, settings.socket):
-            # It ends by an error alone, and the process with it. When the process is told to
-            # end, it goes on until nobody is served any more.
-            await asyncio.shield(watching)
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError, errors.GpudeckError):
-            await watching
+            await asyncio.Event().wait()
 
 
 def _holding(settings: Settings) -> server.Holding | None:

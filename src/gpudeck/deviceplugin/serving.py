@@ -253,15 +253,17 @@ class Plugins:
             while True:
                 self._wake.clear()
                 kubelet = identity(self._folder / deviceplugins.KUBELET_SOCKET)
-                settled = await asyncio.gather(
-                    *(each.look(kubelet) for each in self.served.values())
-                )
-                pause = following.SETTLED_SECONDS if all(settled) else following.LOOK_SECONDS
+                async with asyncio.TaskGroup() as group:
+                    looks = [group.create_task(each.look(kubelet)) for each in self.served.values()]
+                is_settled = all(look.result() for look in looks)
+                pause = following.SETTLED_SECONDS if is_settled else following.LOOK_SECONDS
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._wake.wait()
         finally:
-            await asyncio.gather(*(each.close() for each in self.served.values()))
+            async with asyncio.TaskGroup() as group:
+                for each in self.served.values():
+                    group.create_task(each.close())
 
     def _clear(self) -> None:
         """Remove sockets that a killed plugin left, for the kubelet would go on dialling them."""

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from gpudeck import logs
+from gpudeck import finishing, logs
 from gpudeck.cdi.files import Folder
 from gpudeck.dra import changing, checkpoint, events, exposing, metrics, recovering
 from gpudeck.errors import BusyError, GpudeckError
@@ -42,12 +42,7 @@ async def whole(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     """Run `function` in a thread and wait for its end, even when the call is cancelled meanwhile:
     a write must not go on when the lock has been given back."""
     call = functools.partial(function, *args, **kwargs)
-    running = asyncio.get_running_loop().run_in_executor(None, call)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
+    return await finishing.whole(asyncio.get_running_loop().run_in_executor(None, call))
 
 
 class Ledger:

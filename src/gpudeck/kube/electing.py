@@ -16,7 +16,7 @@ import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gpudeck import errors, logs
+from gpudeck import errors, finishing, logs
 from gpudeck.api.core import Lease, LeaseSpec
 from gpudeck.api.resources import LEASE
 from gpudeck.kube import client, pacing
@@ -72,12 +72,12 @@ class Elector:
         finally:
             leading_ended = leading.done()
             lost = keeping.done()
-            leading.cancel()
-            keeping.cancel()
-            await asyncio.gather(leading, keeping, return_exceptions=True)
-            self.is_leader = False
-            if not lost:
-                await self._release()
+            try:
+                await finishing.ended(leading, keeping)
+            finally:
+                self.is_leader = False
+                if not lost:
+                    await self._release()
         if leading_ended:
             await leading
         else:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from gpudeck import logs, sockets
@@ -55,35 +55,37 @@ class _Calls:
         self._plugin = plugin
         self.health = plugin.health
         self._in_flight = 0
-        self._answered = asyncio.Condition()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def prepare(
         self, request: dra_pb2.NodePrepareResourcesRequest, context: services.Context
     ) -> dra_pb2.NodePrepareResourcesResponse:
-        async with self._counted():
+        with self._counted():
             return await self._plugin.prepare(request, context)
 
     async def unprepare(
         self, request: dra_pb2.NodeUnprepareResourcesRequest, context: services.Context
     ) -> dra_pb2.NodeUnprepareResourcesResponse:
-        async with self._counted():
+        with self._counted():
             return await self._plugin.unprepare(request, context)
 
-    @contextlib.asynccontextmanager
-    async def _counted(self) -> AsyncIterator[None]:
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
         self._in_flight += 1
+        self._idle.clear()
         try:
             yield
         finally:
             self._in_flight -= 1
-            async with self._answered:
-                self._answered.notify_all()
+            if not self._in_flight:
+                self._idle.set()
 
     async def answered(self, seconds: float) -> None:
         """Wait until no call is in flight, no longer than so."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds), self._answered:
-                await self._answered.wait_for(lambda: self._in_flight == 0)
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
 
 
 @contextlib.asynccontextmanager

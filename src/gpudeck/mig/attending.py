@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 
 import msgspec
 
-from gpudeck import errors
+from gpudeck import errors, finishing
 from gpudeck.host import locks, root
 from gpudeck.vendors import calling, contract, records, registry, supervisor
 
@@ -100,16 +100,17 @@ async def attended(place: Place, *, changing: bool = False) -> AsyncIterator[Car
             await _unless_ended(running, cards.ready())
             yield cards
         finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError, errors.GpudeckError):
-                await running
+            await finishing.ended(running)
+        if not running.cancelled():
+            running.result()
 
 
 async def _unless_ended(running: asyncio.Task[None], waiting: Awaitable[None]) -> None:
     """Wait, but not for a supervisor that has ended, which it does by an error alone."""
     ready = asyncio.ensure_future(waiting)
-    await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
-    if not ready.done():
-        ready.cancel()
-        await running
-    await ready
+    try:
+        await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
+        is_ready = ready.done()
+    finally:
+        await finishing.ended(ready)
+    await (ready if is_ready else running)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
-from gpudeck import errors, logs
+from gpudeck import errors, finishing, logs
 from gpudeck.vendors import calling
 
 log = logs.get(__name__)
@@ -97,9 +97,7 @@ class Probing:
     async def close(self) -> None:
         """End the tries that are under way."""
         tasks = [each.task for each in self._aside.values() if each.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await finishing.ended(*tasks)
         await asyncio.gather(*self._watches)
 
     async def _try(self, address: str, aside: _Aside) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from gpudeck import errors, logs
+from gpudeck import errors, finishing, logs
 from gpudeck.vendors import calling, contract, health, heeding, probing, records, remembering
 
 log = logs.get(__name__)
@@ -132,10 +132,13 @@ class Supervisor:
             early.cancel()
             if self._look is not None:
                 self._look.cancel()
-            for task in self._acting:
-                task.cancel()
-            await asyncio.gather(*self._acting, return_exceptions=True)
+            await finishing.whole(self._end())
+
+    async def _end(self) -> None:
+        try:
+            await finishing.ended(*self._acting)
             await self._probing.close()
+        finally:
             if self._process is not None:
                 await self._process.kill()
 

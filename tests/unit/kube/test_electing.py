@@ -210,3 +210,32 @@ async def test_of_many_candidates_exactly_one_leads(
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_who_is_cancelled_again_while_it_ends_releases_the_lease_once_it_has_ended(
+    server: apiserver.ApiServer, connection: client.Client
+) -> None:
+    mine = elector(connection, renew_seconds=4.0)
+    ending, allowed = asyncio.Event(), asyncio.Event()
+    held: list[str | None] = []
+
+    async def lead() -> None:
+        try:
+            await for_ever()
+        finally:
+            ending.set()
+            await allowed.wait()
+            held.append(holder(server))
+
+    task = asyncio.create_task(mine.run(lead))
+    await server.until(lambda: mine.is_leader)
+    task.cancel()
+    await ending.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    allowed.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert held == ["me"]
+    assert holder(server) == ""
+    assert not mine.is_leader

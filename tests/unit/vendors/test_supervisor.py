@@ -12,7 +12,7 @@ import pytest
 from tests.contract.vendors import watching as watch
 
 from gpudeck import errors
-from gpudeck.vendors import calling, contract, health, supervisor
+from gpudeck.vendors import calling, contract, health, registry, supervisor
 from gpudeck.vendors.simulated import cards, machine
 
 
@@ -238,6 +238,29 @@ async def test_nothing_is_left_running_afterwards(tmp_path: Path) -> None:
         await watched.until(lambda: True)
         assert _library_processes()
     assert _library_processes() == []
+
+
+async def test_no_library_process_is_left_by_one_that_is_cancelled_again_while_it_ends(
+    tmp_path: Path,
+) -> None:
+    machine.Bench(tmp_path).write(machine.make(2))
+    settings = contract.VendorSettings(host_root=str(tmp_path))
+    for steps in range(6):
+        watched = watch.Watched()
+        program = calling.Program(vendor="simulated", settings=settings)
+        vendor = registry.load("simulated").vendor(settings)
+        watched.supervisor = supervisor.Supervisor(
+            vendor, program, watched.publish, timing=watch.FAST
+        )
+        running = asyncio.create_task(watched.supervisor.run())
+        await watched.until(lambda seen=watched: seen.verdicts() == [GOOD] * 2)
+        running.cancel()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+            running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not _library_processes()
 
 
 def _library_processes() -> list[int]:

@@ -8,7 +8,6 @@ objects only while it is there: a watch of a kind that nobody serves would fail 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable
 
 from gpudeck import logs
@@ -82,16 +81,17 @@ class NodeGroups:
         self._known.set()
         self.epoch += 1
         cache.subscribe(lambda _: self._changed())
-        task = asyncio.create_task(cache.run(), name="NodeGroups")
-        listed = asyncio.create_task(self._tell_once_listed(cache))
         try:
-            await self._wake.wait()
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(cache.run(), name="NodeGroups"),
+                    group.create_task(self._tell_once_listed(cache)),
+                ]
+                await self._wake.wait()
+                for task in tasks:
+                    task.cancel()
         finally:
             self._objects = None
-            for each in (task, listed):
-                each.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await each
 
     async def _tell_once_listed(self, cache: Cache[NodeGroup]) -> None:
         """An empty list is news too."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpudeck import errors, logs
+from gpudeck import errors, finishing, logs
 from gpudeck.host import processes
 from gpudeck.host import root as host
 from gpudeck.vendors.nvidia.mps import control, places
@@ -113,11 +113,10 @@ class Daemons:
         tasks = [self._tasks.pop(address) for address in list(addresses)]
         for address in list(addresses):
             del self._kept[address]
+        await finishing.ended(*tasks)
         for task in tasks:
-            task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, Exception):
-                raise outcome
+            if not task.cancelled():
+                task.result()
 
     async def _keep(self, card: places.Card, uuid: str) -> None:
         loop = asyncio.get_running_loop()
