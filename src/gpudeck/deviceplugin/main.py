@@ -54,9 +54,6 @@ log = logs.get(__name__)
 
 HELD_SECONDS = 2.0
 """How often the kubelet is asked what pods hold, while devices wait for that."""
-AGAIN_SECONDS = 10.0
-"""How often is looked again at what of the node tells nobody that it came or went: its device
-nodes, the files in the folder of CDI specs, MPS daemons."""
 RETRY_SECONDS = 0.5
 SAID_SECONDS = 5.0
 """What keeps an offer from being changed is said on the Node once it lasts so long."""
@@ -110,7 +107,7 @@ class Process:
         """Addresses of the cards that are being changed."""
         self._unchanged: dict[str, offering.Problem] = {}
         """Why a card is not as it is to be, by address."""
-        self._hook_path: str | None = None
+        self._hooks = hooks.Hooks(settings.cdi_hook, settings.data_dir)
         self._why: dict[tuple[str, str], str] = {}
         """Why devices are withheld."""
         self._failure = ""
@@ -235,7 +232,7 @@ class Process:
                 self._reporter.show(selected, (problem,))
             return RETRY_SECONDS
         self._failure = ""
-        return HELD_SECONDS if self._plugins.standing.withheld else AGAIN_SECONDS
+        return HELD_SECONDS if self._plugins.standing.withheld else hooks.AGAIN_SECONDS
 
     def _publish(self) -> None:
         """Say of the cards what holds now."""
@@ -284,7 +281,8 @@ class Process:
         )
         self._why = withheld
         self._publish()
-        problems = (*offer.problems, *found.problems, *unchanged, *_waiting(pending))
+        problems = (*offer.problems, *found.problems, *self._hook(), *unchanged)
+        problems += tuple(_waiting(pending))
         self._reporter.show(selected, problems, tuple(waits.values()))
         self._tell(before, withheld)
 
@@ -317,13 +315,14 @@ class Process:
     ) -> specs.Found:
         """Find out what containers need and have it on disk; blocks, so it runs in a thread."""
         folder = self._settings.cdi_root
+        self._hooks.look()
         own = folder / plugins.file_name(answering.CDI_CLASS)
         found = specs.find(
             self._vendor,
             offer,
             way,
             driver=driver,
-            hook_path=self._hook(),
+            hook_path=self._hooks.path,
             root=self._root,
             before=_content(own),
         )
@@ -338,21 +337,11 @@ class Process:
             log.info("Wrote a CDI spec", path=path)
         return found
 
-    def _hook(self) -> str:
-        """Where the runtime of the node finds the program of the hooks; it is copied there.
-
-        A disk that does not take it costs containers their links, not their cards.
-        """
-        known = self._hook_path
-        if known is not None and (not known or host.Root().exists(known)):
-            return known  # Empty: the image has none.
-        try:
-            found = hooks.install(self._settings.cdi_hook, self._settings.data_dir)
-        except errors.GpudeckError as error:
-            log.warning("The program for CDI hooks cannot be installed yet", error=error)
-            return ""
-        self._hook_path = found
-        return found
+    def _hook(self) -> list[offering.Problem]:
+        if not self._hooks.failure:
+            return []
+        why = f"Containers get their cards without the links of hooks: {self._hooks.failure}"
+        return [offering.Problem(reason="HookMissing", message=why)]
 
 
 def _waiting(pending: Mapping[str, str]) -> list[offering.Problem]:

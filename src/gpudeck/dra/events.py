@@ -68,6 +68,10 @@ class NodeEvents:
             f"The {choice} is not valid; allowed: {allowed}. Its cards are left as they are.",
         )
 
+    def hook_missing(self, why: str) -> None:
+        """The programs of the CDI hooks cannot be copied to the node."""
+        self._warn("HookMissing", f"Containers get their cards without the links of hooks: {why}")
+
     def registration_failed(self, why: str) -> None:
         """The kubelet refused the plugin."""
         self._warn("PluginRegistrationFailed", f"The kubelet refused the DRA plugin: {why}")

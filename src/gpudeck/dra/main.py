@@ -78,7 +78,7 @@ class Plugin:
         self._left = asyncio.Event()
         """Set when something of a claim may have been left to be removed."""
         self.ledger.subscribe(self._held_changed)
-        self.hook_path = ""
+        self._hooks = hooks.Hooks(settings.cdi_hook, settings.data_dir)
         self.preparer = preparing.Preparer(
             api,
             adapter,
@@ -86,7 +86,7 @@ class Plugin:
             folder,
             exposure=exposure,
             node_name=node,
-            hook_path=lambda: self.hook_path,
+            hook_path=lambda: self._hooks.path,
             late=self.switcher.late,
         )
         self.collector = collecting.Collector(
@@ -163,6 +163,7 @@ class Plugin:
             group.create_task(self._pages(), name="serving")
             group.create_task(self._release(), name="releasing")
             group.create_task(self._serve(), name="kubelet")
+            group.create_task(self._look_again(), name="hooks")
 
     async def _release(self) -> None:
         """Have removed what was left of claims, whenever the adapter is there, for ever."""
@@ -208,13 +209,26 @@ class Plugin:
         return True
 
     async def _serve(self) -> None:
-        installed = asyncio.to_thread(hooks.install, self.settings.cdi_hook, self.settings.data_dir)
-        self.hook_path, _ = await asyncio.gather(installed, self._clean())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look())
+            group.create_task(self._clean())
         async with registering.served(self._endpoint, self.server, self._notified):
             try:
                 await asyncio.Event().wait()
             finally:
                 self.health.close()
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(hooks.AGAIN_SECONDS)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Put back the programs of the hooks if somebody has removed them."""
+        before = self._hooks.failure
+        await asyncio.to_thread(self._hooks.look)
+        if self._hooks.failure not in ("", before):
+            self.events.hook_missing(self._hooks.failure)
 
     async def _clean(self) -> None:
         """Clean up, however long claims keep the plugin before this one at work."""

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import grpc.aio
 import pytest
 from tests.scenario.deviceplugin.conftest import CONFIG, World
 
+from gpudeck.cdi import hooks
 from gpudeck.deviceplugin import main
 from gpudeck.vendors import contract
 from gpudeck.vendors.simulated import machine
@@ -338,7 +340,7 @@ async def test_a_device_node_that_comes_later_is_found(
     stopped: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of modules that are loaded after the plugin's start: no card changes by it."""
-    monkeypatch.setattr(main, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(hooks, "AGAIN_SECONDS", 0.1)
     stopped.configure(imex=IMEX)
     stopped.label("imex")
     await stopped.start()
@@ -355,7 +357,7 @@ async def test_a_device_node_that_comes_later_is_found(
 async def test_a_cdi_file_or_hook_that_somebody_removed_comes_back(
     stopped: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(hooks, "AGAIN_SECONDS", 0.1)
     program = stopped.settings().cdi_hook
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
@@ -365,3 +367,10 @@ async def test_a_cdi_file_or_hook_that_somebody_removed_comes_back(
     for path in (stopped.folder / CDI, hook):
         path.unlink()
         await stopped.until(path.exists)
+    shutil.rmtree(hook.parent)
+    hook.parent.write_text("no folder")
+    await stopped.until(lambda: (stopped.condition() or {}).get("reason") == "HookMissing")
+    assert stopped.kubelet.allocatable(GPU) == 4
+    hook.parent.unlink()
+    await stopped.until(lambda: (stopped.condition() or {}).get("status") == "True")
+    assert hook.exists()

@@ -11,6 +11,7 @@ from tests.scenario.dra.standins import device
 
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import deviceconfigs, resources
+from gpudeck.cdi import hooks
 
 
 async def test_the_kubelet_learns_versions_and_socket_of_the_plugin(world: World) -> None:
@@ -130,3 +131,23 @@ async def test_the_program_of_hooks_is_installed_by_its_checksum(stopped: World)
     (hook,) = stopped.spec("c")["containerEdits"]["hooks"]
     assert hook["path"].startswith(str(stopped.data_dir / "bin/hook-"))
     assert Path(hook["path"]).read_bytes() == b"#!/bin/sh\n"
+
+
+async def test_the_program_of_hooks_comes_back_if_somebody_removes_it(
+    stopped: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "AGAIN_SECONDS", 0.1)
+    (stopped.folder / "hook").write_bytes(b"#!/bin/sh\n")
+    await stopped.start()
+    (hook,) = (stopped.data_dir / "bin").iterdir()
+    hook.unlink()
+    await stopped.until(hook.exists)
+    hook.unlink()
+    hook.parent.rmdir()
+    hook.parent.write_text("no folder")
+    await stopped.until(lambda: "HookMissing" in stopped.events())
+    await stopped.published(4)
+    await stopped.kubelet.prepare(stopped.claim("c", 0))
+    assert "hooks" not in stopped.spec("c")["containerEdits"]
+    hook.parent.unlink()
+    await stopped.until(hook.exists)
