@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudeck.api import labels
-from gpudeck.api.meta import Meta
+from gpudeck.api.core import Node
 from gpudeck.cdi import plugins
 from gpudeck.deviceplugin import answering
 from gpudeck.deviceplugin.settings import Settings
@@ -63,7 +63,7 @@ class Configuring:
         found = following.Following(settings, api, show, nodes=self._nodes, state=state)
         self._run = found.run
 
-    def _node_changed(self, change: Change[Meta]) -> None:
+    def _node_changed(self, change: Change[Node]) -> None:
         if following.is_made(change):
             self._appeared()
         known = (change.new.metadata.labels or {}) if change.new is not None else {}

@@ -92,8 +92,14 @@ class Labels:
         self._know(Followed.CONFIG)
 
     def switch(self, mode: str | None) -> None:
-        """The node's cards are handed out in this mode now; None: it is being changed."""
-        if mode is not None and (mode == names.MODE_DRA) != self._by_claims:
+        """The node's cards are handed out in this mode now; None: it is being changed.
+
+        What held before it holds until the change is over, also where that is not known.
+        """
+        if mode is None:
+            _log.info("Labels stay in the mode that they are in while it is changed")
+            return
+        if (mode == names.MODE_DRA) != self._by_claims:
             self._by_claims = not self._by_claims
             _log.info("Labels follow the mode", mode=mode)
         self._know(Followed.MODE)

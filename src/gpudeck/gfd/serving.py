@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from gpudeck import settings as shared
-from gpudeck.api import labels as names
-from gpudeck.api.meta import Meta
+from gpudeck.api.core import Node
 from gpudeck.gfd import keeping, metrics, nodefeatures
 from gpudeck.gfd.settings import Settings
 from gpudeck.host import certificates
@@ -50,12 +49,11 @@ class Connected:
                 group.create_task(found.run(), name="config")
             await nodes.synced()
 
-            def changed(change: Change[Meta] | None = None) -> None:
+            def changed(change: Change[Node] | None = None) -> None:
                 node = nodes.objects.get(settings.node_name)
                 if change is not None and following.is_made(change):
                     labels.renew()  # What was written went with the Node before.
-                told = node.metadata.labels if node is not None else None
-                labels.switch((told or {}).get(names.ACTIVE_MODE))
+                labels.switch(following.mode(node))
 
             changed()
             nodes.subscribe(changed)

@@ -13,8 +13,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from gpudeck import logs
-from gpudeck.api.core import ConfigMap
-from gpudeck.api.meta import Meta, ObjectMeta
+from gpudeck.api import labels
+from gpudeck.api.core import ConfigMap, Node, NodeSpec
+from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.resources import CONFIG_MAP, NODE
 from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
@@ -34,7 +35,7 @@ class Following:
         api: Client,
         show: telling.Show,
         *,
-        nodes: Cache[Meta],
+        nodes: Cache[Node],
         state: keeping.State | None = None,
     ) -> None:
         choices(settings)
@@ -68,7 +69,7 @@ class Following:
     async def _follow(self) -> None:
         wake = asyncio.Event()
 
-        def woken(_change: Change[Meta] | Change[ConfigMap]) -> None:
+        def woken(_change: Change[Node] | Change[ConfigMap]) -> None:
             wake.set()
 
         await self._nodes.synced()
@@ -108,17 +109,31 @@ class Following:
         return (f"{self._namespace}/{name}",) if name and not self._maps[0].objects else ()
 
 
-def own_node(api: Client, name: str) -> Cache[Meta]:
-    """The Node of this process with its labels alone, so that reports of its state wake nobody."""
-    return Cache(api, NODE, Meta, field_selector=f"metadata.name={name}", keep=_trimmed)
+def own_node(api: Client, name: str) -> Cache[Node]:
+    """The Node of this process with its labels and the taint of a change of its mode alone.
+
+    Reports of its state wake nobody so.
+    """
+    return Cache(api, NODE, Node, field_selector=f"metadata.name={name}", keep=_trimmed)
 
 
-def is_made(change: Change[Meta]) -> bool:
+def is_made(change: Change[Node]) -> bool:
     """Whether the Node has come, perhaps in the place of another: what was said of that is gone."""
     new, old = change.new, change.old
     return new is not None and (old is None or old.metadata.uid != new.metadata.uid)
 
 
-def _trimmed(node: Meta) -> Meta:
+def mode(node: Node | None) -> str | None:
+    """The mode in force; "" where nobody speaks of modes, None while one follows the other."""
+    found = (node.metadata.labels or {}) if node is not None else {}
+    is_changing = node is not None and node.spec is not None and bool(node.spec.taints)
+    return found.get(labels.ACTIVE_MODE, None if is_changing else "")
+
+
+def _trimmed(node: Node) -> Node:
     found = node.metadata
-    return Meta(metadata=ObjectMeta(name=found.name, uid=found.uid, labels=found.labels))
+    taints = (node.spec.taints if node.spec is not None else None) or ()
+    return Node(
+        metadata=ObjectMeta(name=found.name, uid=found.uid, labels=found.labels),
+        spec=NodeSpec(taints=[each for each in taints if each.key == labels.MODE_CHANGE]),
+    )

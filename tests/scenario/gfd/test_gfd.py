@@ -236,7 +236,9 @@ async def test_labels_tell_of_the_plugins_last_good_config_while_the_chosen_one_
 
 def put_mode(server: apiserver.ApiServer, mode: str) -> None:
     labels = {names.ACTIVE_MODE: mode} if mode else {}
-    server.put(resources.NODE, {"metadata": {"name": "node-0", "labels": labels}})
+    taint = {"key": names.MODE_CHANGE, "value": "device-plugin", "effect": "NoSchedule"}
+    node = {"metadata": {"name": "node-0", "labels": labels}}
+    server.put(resources.NODE, node | ({} if mode else {"spec": {"taints": [taint]}}))
 
 
 def by_api(host: Host, server: apiserver.ApiServer, **changes: Any) -> Settings:
@@ -250,6 +252,13 @@ def by_api(host: Host, server: apiserver.ApiServer, **changes: Any) -> Settings:
     )
 
 
+def told(server: apiserver.ApiServer) -> dict[str, str]:
+    """The labels of the NodeFeature, without the prefix."""
+    found = server.objects(resources.NODE_FEATURE).get("gpu/nvidia-features-for-node-0")
+    labels: dict[str, str] = found["spec"]["labels"] if found is not None else {}
+    return {name.removeprefix("nvidia.com/"): each for name, each in labels.items()}
+
+
 def passes() -> float:
     return metrics.registry.get_sample_value("gpudeck_gfd_pass_seconds_count") or 0.0
 
@@ -261,9 +270,7 @@ async def test_partitions_made_for_claims_change_no_label(host: Host) -> None:
         settings = by_api(host, server, no_timestamp="true")
 
         def labels() -> dict[str, str]:
-            found = server.objects(resources.NODE_FEATURE).get("gpu/nvidia-features-for-node-0")
-            told: dict[str, str] = found["spec"]["labels"] if found is not None else {}
-            return {name.removeprefix("nvidia.com/"): each for name, each in told.items()}
+            return told(server)
 
         async with running(settings):
             await server.until(labels)
@@ -280,6 +287,31 @@ async def test_partitions_made_for_claims_change_no_label(host: Host) -> None:
             await server.until(lambda: labels().get("mig-1g.10gb.count") == "2")
             put_mode(server, "dra")
             await server.until(lambda: labels() == whole)
+
+
+@pytest.mark.parametrize("machine", ["h100-x8"])
+async def test_a_restart_while_the_mode_is_changed_changes_no_label(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with apiserver.ApiServer() as server:
+        put_mode(server, "dra")
+        settings = by_api(host, server, no_timestamp="true")
+        host.bench.enable_partitions(0)
+        host.bench.partition(0, "19,19,14")
+        async with running(settings):
+            await server.until(lambda: told(server))
+        whole = told(server)
+        assert "mig-1g.10gb.count" not in whole
+        put_mode(server, "")
+        async with running(settings):
+            written = len(server.writes)
+            await server.until(lambda: "Labels stay in the mode" in caplog.text)
+            put_mode(server, "dra")
+            await server.until(lambda: len(server.writes) > written)
+            assert told(server) == whole
+            put_mode(server, "device-plugin")
+            await server.until(lambda: told(server).get("mig-1g.10gb.count") == "2")
 
 
 async def test_the_labels_of_a_node_are_a_node_feature(host: Host) -> None:
