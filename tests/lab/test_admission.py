@@ -147,3 +147,18 @@ def test_a_new_certificate_is_taken_up_without_a_restart(quarters: Lab) -> None:
     quarters.apply(pod("after", limits={QUARTER: 1}, command=SLEEP))
     quarters.running("after")
     assert restarts() == started
+
+
+def test_what_was_deleted_comes_back_with_an_upgrade(quarters: Lab) -> None:
+    deleted = (
+        "mutatingwebhookconfiguration/gpudeck",
+        "validatingwebhookconfiguration/gpudeck",
+        "validatingadmissionpolicy/gpudeck-node-events",
+        "validatingadmissionpolicybinding/gpudeck-node-events",
+    )
+    quarters.kubectl("delete", *deleted)
+    quarters.lab("install")
+    quarters.kubectl("get", *deleted)
+    quarters.eventually("pods are rewritten", lambda: QUARTER in registered(quarters), seconds=5)
+    quarters.apply(pod("again", limits={QUARTER: 1}, command=SLEEP))
+    quarters.running("again")

@@ -135,6 +135,20 @@ async def test_a_class_whose_pods_are_rewritten_is_ready_after_the_webhook_is_re
             assert found["extendedResourceName"] == "gpu.deckhouse.io/quarter"
 
 
+async def test_registrations_that_come_anew_are_filled_at_once() -> None:
+    """As `helm upgrade` leaves them: empty."""
+    async with ApiServer() as server:
+        put_registrations(server)
+        server.put(GPU_CLASS, QUARTER)
+        async with controller(server, webhook_port=ports.free()):
+            await server.until(lambda: registered(server))
+            server.put(MUTATING_WEBHOOKS, {"metadata": {"name": registration.NAME}})
+            await server.until(lambda: registered(server))
+            server.remove(MUTATING_WEBHOOKS, registration.NAME)
+            server.put(MUTATING_WEBHOOKS, {"metadata": {"name": registration.NAME}})
+            await server.until(lambda: registered(server))
+
+
 async def test_a_ready_class_stays_so_while_another_leader_registers_its_webhook() -> None:
     """What it selects would be withdrawn otherwise."""
     async with ApiServer() as server:

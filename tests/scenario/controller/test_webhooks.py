@@ -21,7 +21,6 @@ pytestmark = pytest.mark.asyncio
 NAME = "gpu.deckhouse.io/h100"
 H100 = msgspec.convert(gpus.gpu_class("h100"), GPUClass)
 REWRITTEN = naming.Names({"h100": H100}, {NAME: H100}, {NAME: H100})
-SOON_SECONDS = 600.0
 
 
 def made_by_chart(server: ApiServer) -> None:
@@ -48,20 +47,6 @@ async def test_what_is_registered_is_left_alone_while_it_is_as_it_must_be() -> N
         assert len(entries(server)) == 4
         await leader.reconcile("")
         assert len(server.writes) == wrote
-
-
-async def test_registrations_that_somebody_replaced_are_brought_back_within_minutes() -> None:
-    """As `helm upgrade --force` does; no watch tells of it."""
-    async with ApiServer() as server, server.client() as client:
-        made_by_chart(server)
-        leader = registration.Registration(client, "t", lambda: REWRITTEN)
-        assert await leader.reconcile("") <= SOON_SECONDS
-        before = entries(server)
-        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-            server.remove(resource, registration.NAME)
-            server.put(resource, {"metadata": {"name": registration.NAME}})
-        await leader.reconcile("")
-        assert entries(server) == before
 
 
 async def test_a_right_that_is_not_there_yet_is_waited_for() -> None:

@@ -39,9 +39,8 @@ NAME = "gpudeck"
 """Of both configurations."""
 SERVICE = "gpu-controller"
 SECRET_NAME = "gpu-controller-webhook"
-AGAIN_SECONDS = 300.0
-"""How often certificate and registrations are looked at without any cause: no watch tells of
-somebody who replaced these, as `helm upgrade --force` does."""
+AGAIN_SECONDS = 3600.0
+"""How often is looked without any cause: a certificate grows old without a word."""
 REWRITE, PODS, CLAIMS, CLASSES = "/rewrite-pods", "/pods", "/claims", "/classes"
 """Paths of the pages."""
 _DEVICES = "object.spec.?spec.orValue(object.spec).?devices"

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 
 from gpudeck import errors, logs
 from gpudeck.api.core import Node, Secret
+from gpudeck.api.meta import Meta
 from gpudeck.api.resource import DeviceClass
-from gpudeck.api.resources import SECRET
+from gpudeck.api.resources import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.controller.admission import certificates, naming, registration, reviews
@@ -56,6 +57,11 @@ class Webhooks:
             namespace=namespace,
             field_selector=f"metadata.name={registration.SECRET_NAME}",
         )
+        chosen = f"metadata.name={registration.NAME}"
+        self._registrations = [
+            Cache(client, resource, Meta, field_selector=chosen)
+            for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        ]
         self._queue = Queue("webhooks")
         self._registration = registration.Registration(
             client, namespace, self.names, left_out=report.classes_left_out
@@ -67,6 +73,8 @@ class Webhooks:
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._certified = asyncio.Event()
         self._secrets.subscribe(self._secret_changed)
+        for each in self._registrations:
+            each.subscribe(lambda _: self._queue.add(_KEY))
 
     def subscribe(self, registered: Callable[[], None]) -> None:
         """Call back when `registered` may answer otherwise than before."""
@@ -121,7 +129,10 @@ class Webhooks:
         if self._port == 0:
             return
         self._queue.add(_KEY)
-        await self._queue.work(self._register)
+        async with asyncio.TaskGroup() as group:
+            for each in self._registrations:
+                group.create_task(each.run())
+            await self._queue.work(self._register)
 
     async def _register(self, key: str) -> float:
         before = self._registration.rewritten
