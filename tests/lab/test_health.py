@@ -142,6 +142,7 @@ def test_a_cordoned_card_keeps_its_pod_and_gets_no_other(
         )
         assert "10 cards" in said or "are cordoned" in said
         assert (lab.phase("sick"), lab.phase("well")) == ("Running", "Running")
+        lab.eventually("each Node says so", lambda: all(map(is_out_of_use, lab.list("nodes"))))
         free = next(card for card in every if card not in (held, other))
         lab.gpudeck("uncordon", "/".join(index_of(lab, free)), *where)
         lab.running("waits")
@@ -153,3 +154,10 @@ def test_a_cordoned_card_keeps_its_pod_and_gets_no_other(
         for card in every:
             lab.gpudeck("uncordon", card, *where)
     assert lab.list("devicetaintrules") == []
+    lab.eventually("no Node says so", lambda: not any(map(is_out_of_use, lab.list("nodes"))))
+
+
+def is_out_of_use(node: Object) -> bool:
+    """Whether the condition GPUModeActive tells that the node's cards are cordoned, and why."""
+    (said,) = [each for each in node["status"]["conditions"] if each["type"] == "GPUModeActive"]
+    return said["reason"] == "NothingOffered" and "It is cordoned: tested." in said["message"]

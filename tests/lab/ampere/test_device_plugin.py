@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.lab.ampere.chart import (
@@ -104,6 +105,51 @@ def _is_initialising(lab: Lab, name: str) -> bool:
     found = lab.get("pod", name) or {}
     states = found.get("status", {}).get("initContainerStatuses", [])
     return any("running" in each["state"] for each in states)
+
+
+HEEDED = """
+devicePlugin:
+  env:
+    - {name: DP_DISABLE_HEALTHCHECKS, value: "74"}
+    - {name: DP_ENABLE_HEALTHCHECKS, value: "13"}
+"""
+
+
+def test_the_chart_says_which_errors_of_the_driver_make_a_card_unhealthy(
+    lab: Lab, tmp_path: Path
+) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(HEEDED)
+    lab.apply(pod("goes-on", limits={WHOLE: 4}))
+    lab.running("goes-on")
+    try:
+        install(lab, "--values", str(values))
+        lab.lab("gpu", NODE, "0", "xid", "74")
+        lab.lab("gpu", NODE, "1", "xid", "13")
+        offers(lab, whole=3, shared=0)
+        assert sick(lab) == ["The driver raised Xid 13, which is set to count as the card's fault."]
+        assert lab.phase("goes-on") == "Running"
+    finally:
+        lab.delete("pod", "goes-on")
+        lab.lab("shell", NODE, "--", "nvidia-smi", "--gpu-reset", "-i", "0")
+        install(lab)
+    offers(lab, whole=4, shared=0)
+    assert sick(lab) == []
+
+
+def sick(lab: Lab) -> list[str]:
+    """What is said of cards that are not healthy."""
+    return [
+        condition["message"]
+        for each in lab.gpus().values()
+        for condition in each["status"]["conditions"]
+        if (condition["type"], condition["status"]) == ("HardwareHealthy", "False")
+    ]
+
+
+def test_no_card_of_a_device_plugin_is_cordoned(lab: Lab) -> None:
+    said = lab.gpudeck("cordon", f"{NODE}/0", "--kubeconfig", lab.kubeconfig, check=False)
+    assert "allowed: cards of nodes in DRA mode" in said
 
 
 GROUP = "node.deckhouse.io/group"

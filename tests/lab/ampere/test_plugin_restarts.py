@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import random
 from typing import Any
@@ -13,6 +14,8 @@ from tests.lab.test_restarts import containers
 from tests.support.lab import Lab, Object, is_ready, pod
 
 from gpudeck.cdi import plugins
+
+_log = logging.getLogger(__name__)
 
 ROUNDS = 100 if os.environ.get("GPUDECK_SOAK") else 3
 CDI = "/var/run/cdi"
@@ -87,6 +90,7 @@ def test_nothing_is_lost_while_kubelet_and_plugin_end_at_random(lab: Lab) -> Non
         assert card not in held, f"{name} has a card that another pod holds"
         assert set(lab.cards_inside("two")) == held
         lab.delete("replicaset", f"one-{number}")
+        _log.info("end %d of %d, of the %s: nothing is lost", number + 1, len(ends), end)
     lab.eventually("all is offered", lambda: offered(lab) == 4, seconds=RESTART_SECONDS)
     assert containers(lab, "two") == before
     found = lab.get("pod", "two")
