@@ -142,7 +142,7 @@ def test_a_cordoned_card_keeps_its_pod_and_gets_no_other(
         )
         assert "10 cards" in said or "are cordoned" in said
         assert (lab.phase("sick"), lab.phase("well")) == ("Running", "Running")
-        lab.eventually("each Node says so", lambda: all(map(is_out_of_use, lab.list("nodes"))))
+        lab.eventually("each Node says so", lambda: cordoned_nodes(lab) == {"node-0", "node-1"})
         free = next(card for card in every if card not in (held, other))
         lab.gpudeck("uncordon", "/".join(index_of(lab, free)), *where)
         lab.running("waits")
@@ -154,10 +154,15 @@ def test_a_cordoned_card_keeps_its_pod_and_gets_no_other(
         for card in every:
             lab.gpudeck("uncordon", card, *where)
     assert lab.list("devicetaintrules") == []
-    lab.eventually("no Node says so", lambda: not any(map(is_out_of_use, lab.list("nodes"))))
+    lab.eventually("no Node says so", lambda: not cordoned_nodes(lab))
 
 
-def is_out_of_use(node: Object) -> bool:
-    """Whether the condition GPUModeActive tells that the node's cards are cordoned, and why."""
-    (said,) = [each for each in node["status"]["conditions"] if each["type"] == "GPUModeActive"]
-    return said["reason"] == "NothingOffered" and "It is cordoned: tested." in said["message"]
+def cordoned_nodes(lab: Lab) -> set[str]:
+    """The nodes whose condition GPUModeActive tells that all their cards are cordoned, and why."""
+    return {
+        each["metadata"]["name"]
+        for each in lab.list("nodes")
+        for said in each["status"]["conditions"]
+        if (said["type"], said["reason"]) == ("GPUModeActive", "NothingOffered")
+        and "It is cordoned: tested." in said["message"]
+    }
