@@ -79,7 +79,7 @@ def test_nothing_is_lost_while_kubelet_and_plugin_end_at_random(lab: Lab) -> Non
         if end == "kubelet":
             lab.lab("node", "restart-kubelet", NODE)
         else:
-            lab.lab("shell", NODE, "--", "sh", "-c", KILL, check=False)
+            lab.lab("shell", NODE, "--", "sh", "-c", KILL)
         lab.apply(replica_set(f"one-{number}"))
         name = lab.eventually(
             f"a pod of one-{number} runs",
