@@ -69,7 +69,8 @@ def label(name: str, value: str, policy: Policy) -> None:
     namespace, base = _qualified(name, "label")
     _not_kept(name, f"label {name}", value)
     if not _may_label(namespace, policy):
-        _refuse(f"label {name}", value, "another namespace, or the setting --extra-namespaces")
+        allowed = f"another namespace, or {namespace} in extraLabelNs (--extra-namespaces)"
+        _refuse(f"label {name}", value, allowed)
     if policy.whitelist and not patterns.compiled(policy.whitelist, "--label-whitelist").search(
         base
     ):
