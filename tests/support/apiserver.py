@@ -29,7 +29,7 @@ from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
-from tests.support import apistore, fieldownership, refusals, selecting
+from tests.support import apistore, fieldownership, ports, refusals, selecting
 
 from gpudeck.api import resources
 from gpudeck.api.resources import Resource
@@ -104,7 +104,7 @@ class ApiServer:
                        if isinstance(each, resources.Resource)} | {BUDGETS}  # fmt: skip
         """Group and plural of the kinds that are there; others answer 404, as without a CRD.
         All of `gpudeck.api.resources` at first; `put` adds."""
-        self._tls, self._port = tls, port
+        self._tls, self._port = tls, port or ports.free()
         self._faults: list[Fault] = []
         self._streams: set[Stream] = set()
         self._pages: dict[str, tuple[str, list[dict[str, Any]]]] = {}
@@ -136,7 +136,6 @@ class ApiServer:
             self._runner, "127.0.0.1", self._port, ssl_context=self._tls, reuse_address=True
         )
         await site.start()
-        self._port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Stop listening and cut every connection; the objects stay."""

@@ -21,6 +21,7 @@ from typing import Self
 import aiohttp
 import yarl
 from aiohttp import web
+from tests.support import ports
 
 from gpudeck.kube import configuration, transport
 
@@ -40,7 +41,7 @@ class Proxy:
         self._gate.set()
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._port = 0
+        self._port = ports.free()
         self.requests: list[str] = []
         """Method and path with query of each request, oldest first."""
 
@@ -120,7 +121,6 @@ class Proxy:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
-        self._port = self._runner.addresses[0][1]
 
     # Forwarding
 

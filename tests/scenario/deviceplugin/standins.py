@@ -118,12 +118,12 @@ class Kubelet:
 
     async def stop(self) -> None:
         """End, and with it every connection."""
-        for each in self.endpoints.values():
-            await each.close()
-        self.endpoints = {}
-        if self._server is not None:
-            await self._server.stop(0)
-            self._server = None
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(0)
+        while self.endpoints:
+            _, endpoint = self.endpoints.popitem()
+            await endpoint.close()
 
     async def restart(self) -> None:
         await self.stop()
@@ -184,17 +184,24 @@ class Kubelet:
     async def _register(self, request: pb.RegisterRequest, context: Any) -> pb.Empty:
         if self.refuses or request.version != "v1beta1":
             await context.abort(grpc.StatusCode.UNKNOWN, "not now")
+        server = self._server
         endpoint = Endpoint(self.folder / request.endpoint, self._write)
-        options = await endpoint.call("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
-        assert options == request.options
-        old = self.endpoints.pop(request.resource_name, None)
-        if old is not None:
-            await old.close()
+        async with contextlib.AsyncExitStack() as failed:
+            failed.push_async_callback(endpoint.close)
+            options = await endpoint.call(
+                "GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions
+            )
+            assert options == request.options
+            if self._server is not server:  # It was stopped meanwhile, and ends nothing more.
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "stopped")
+            failed.pop_all()
+        old = self.endpoints.get(request.resource_name)
         self.endpoints[request.resource_name] = endpoint
         self.registrations.append(request.resource_name)
-        if self.drops:
-            return pb.Empty()
-        endpoint.task = asyncio.create_task(endpoint.follow())
+        if not self.drops:
+            endpoint.task = asyncio.create_task(endpoint.follow())
+        if old is not None:
+            await old.close()
         return pb.Empty()
 
     async def _list(self, request: Any, context: Any) -> podresources_pb2.ListPodResourcesResponse:

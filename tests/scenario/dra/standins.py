@@ -284,7 +284,7 @@ class Kubelet:
                 request_serializer=registration_pb2.RegistrationStatus.SerializeToString,
                 response_deserializer=registration_pb2.RegistrationStatusResponse.FromString,
             )
-            self.info = await ask(registration_pb2.InfoRequest(), timeout=1)
+            self.info = await ask(registration_pb2.InfoRequest(), timeout=5)
             status = registration_pb2.RegistrationStatus(plugin_registered=True)
             await tell(status, timeout=5)
         if self._plugin is not None:  # Its calls in flight go on.
@@ -295,10 +295,11 @@ class Kubelet:
 
     async def close(self) -> None:
         """Drop every connection."""
-        current = [self._plugin] if self._plugin is not None else []
-        for each in (*self._former, *current):
-            await each.close()
-        self._former.clear()
+        if self._plugin is not None:
+            self._former.append(self._plugin)
+            self._plugin = None
+        while self._former:
+            await self._former.pop().close()
 
     async def prepare(
         self, *claims: dict[str, Any], version: str = "v1"
