@@ -118,7 +118,9 @@ class Proxy:
         """Take connections again, on the same port."""
         app = web.Application(client_max_size=16 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
 
