@@ -352,18 +352,18 @@ async def test_the_master_answers_while_a_rule_takes_long_and_the_rule_is_refuse
         "attributes": {name: {"elements": found} for name, found in there.items()}
     }
     story.server.put(resources.NODE_FEATURE, feature)
-    begin = time.perf_counter()
+    begin = time.thread_time()
     deciding.wanted([], deciding.named([msgspec.convert(given, NodeFeatureRule)]), NAMESPACE,
                     Policy(), known=Known(attributes=there))  # fmt: skip
-    takes = time.perf_counter() - begin
+    takes = time.thread_time() - begin
     gaps: list[float] = []
 
     async def tick() -> None:
-        last = time.perf_counter()
+        last = time.thread_time()
         while True:
             await asyncio.sleep(0.001)
-            gaps.append(time.perf_counter() - last)
-            last = time.perf_counter()
+            gaps.append(time.thread_time() - last)
+            last = time.thread_time()
 
     story.server.put(resources.NODE_FEATURE_RULE, given)
     async with story.run(master.Master):
@@ -375,7 +375,7 @@ async def test_the_master_answers_while_a_rule_takes_long_and_the_rule_is_refuse
     assert "rule 'long'" in event["message"]
     assert "takes too long" in event["message"]
     assert "feature.node.kubernetes.io/a" not in story.labels
-    assert max(gaps) < takes / 2
+    assert max(gaps) < takes / 2  # Of the processor, which others may keep from us.
 
 
 async def test_a_mistake_in_a_rule_is_told_before_a_node_fits(story: Story) -> None:
