@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,14 @@ def answers(path: Path) -> bool:
         except OSError:
             return True  # Busy or not for us: somebody may be there, so it stays.
     return True
+
+
+def clear(paths: Iterable[Path]) -> None:
+    """Remove those of the sockets that nobody serves, as a killed process leaves them."""
+    for path in paths:
+        if not answers(path):
+            log.info("Removing a dead socket", path=path)
+            _leave(path)
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpudeck import errors, logs
@@ -192,8 +192,14 @@ class Process:
 
     def _hanging(self) -> str:
         since = self._standing_since
-        is_hanging = since is not None and time.monotonic() - since > _HANGING_SECONDS
-        return "What is offered has not followed a change." if is_hanging else ""
+        if since is not None and time.monotonic() - since > _HANGING_SECONDS:
+            return "What is offered has not followed a change."
+        # A folder that was removed and made anew on the node is seen by a new container alone.
+        failing = (each for each in self._plugins.served.values() if each.failure)
+        late = (
+            each for each in failing if time.monotonic() - each.failing_since > _HANGING_SECONDS
+        )
+        return next((f"{each.name} is not served: {each.failure}" for each in late), "")
 
     def _read(self, inventory: records.Inventory) -> None:
         self._inventory = inventory
@@ -281,7 +287,7 @@ class Process:
         )
         self._why = withheld
         self._publish()
-        problems = (*offer.problems, *found.problems, *self._hook(), *unchanged)
+        problems = (*offer.problems, *found.problems, *self._troubles(), *unchanged)
         problems += tuple(_waiting(pending))
         self._reporter.show(selected, problems, tuple(waits.values()))
         self._tell(before, withheld)
@@ -337,11 +343,15 @@ class Process:
             log.info("Wrote a CDI spec", path=path)
         return found
 
-    def _hook(self) -> list[offering.Problem]:
-        if not self._hooks.failure:
-            return []
-        why = f"Containers get their cards without the links of hooks: {self._hooks.failure}"
-        return [offering.Problem(reason="HookMissing", message=why)]
+    def _troubles(self) -> Iterator[offering.Problem]:
+        """What is amiss with the files of the plugin itself."""
+        for each in self._plugins.served.values():
+            if each.failure:
+                why = f"{each.name} is not served to the kubelet: {each.failure}"
+                yield offering.Problem(reason="SocketUnavailable", message=why)
+        if self._hooks.failure:
+            why = f"Containers get their cards without the links of hooks: {self._hooks.failure}"
+            yield offering.Problem(reason="HookMissing", message=why)
 
 
 def _waiting(pending: Mapping[str, str]) -> list[offering.Problem]:

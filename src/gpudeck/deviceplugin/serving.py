@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gpudeck import errors, logs, sockets
 from gpudeck.deviceplugin import following, metrics, standing
-from gpudeck.host import files, root
+from gpudeck.host import root
 from gpudeck.kubelet import deviceplugins, services
 from gpudeck.kubelet.wire import deviceplugin_pb2 as pb
 from gpudeck.pluginconfig import model
@@ -60,6 +60,9 @@ class Served:
         self._failed_with: tuple[int, int] | None = None
         self._closing = False
         self._not_before = 0.0
+        self.failure = ""
+        """Why there is no socket."""
+        self.failing_since = 0.0
         self.handed_out: dict[str, float] = {}
         """When each device was last allocated."""
 
@@ -164,9 +167,12 @@ class Served:
         except errors.GpudeckError as error:
             # Without a kubelet there may be no folder yet.
             self._not_before = time.monotonic() + RETRY_SECONDS
+            self.failing_since = self.failing_since if self.failure else time.monotonic()
+            self.failure = error.message
             log.warning("No socket for a resource", resource=self.name, error=error)
             return False
         self._identity = identity(self.path)
+        self.failure = ""
         return True
 
     async def _register(self, kubelet: tuple[int, int] | None) -> None:
@@ -267,12 +273,7 @@ class Plugins:
 
     def _clear(self) -> None:
         """Remove sockets that a killed plugin left, for the kubelet would go on dialling them."""
-        for path in self._folder.glob(f"{_SOCKET_PREFIX}*.sock"):
-            if not sockets.answers(path):
-                try:
-                    files.remove(path)
-                except errors.GpudeckError as error:
-                    log.warning("A socket that nobody serves stays", socket=path, error=error)
+        sockets.clear(self._folder.glob(f"{_SOCKET_PREFIX}*.sock"))
 
 
 _SOCKET_PREFIX = "nvidia-"

@@ -42,13 +42,15 @@ class Health:
         self._adapter = adapter
         self._pool = names.pool_name(node_name)
         self._changed = asyncio.Event()
-        self._is_closed = False
+        self._closed = 0
+        """How often all streams were ended."""
         self._published: Callable[[], Iterable[str]] = published
         adapter.subscribe(self._tell)
 
     async def stream(self) -> AsyncIterator[health_pb2.NodeWatchResourcesResponse]:
         """Every device's health: at once, on each change, and every ten seconds."""
-        while not self._is_closed:
+        closed = self._closed
+        while closed == self._closed:
             changed = self._changed
             if self._adapter.is_connected and self._adapter.cards is not None:
                 names_ = {*self._adapter.cards, *self._published()}
@@ -59,8 +61,8 @@ class Health:
                 continue
 
     def close(self) -> None:
-        """End every stream, so that a server that stops has no call in flight."""
-        self._is_closed = True
+        """End the streams that there are, so that a server that stops has no call in flight."""
+        self._closed += 1
         self._tell()
 
     def _tell(self) -> None:

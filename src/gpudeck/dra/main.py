@@ -49,6 +49,7 @@ RELEASE_SECONDS = 5.0
 """How soon it is tried again to undo what was made for a claim and is still in use."""
 WAIT_SECONDS = 60.0
 """How often a plugin says that it waits for another one."""
+_NOT_REGISTERED = "the kubelet has not registered the plugin yet"
 
 
 class Plugin:
@@ -101,7 +102,7 @@ class Plugin:
         self._endpoint = registering.Endpoint(
             labels.DRIVER, settings.data_dir, settings.registry_dir, settings.pod_uid
         )
-        self._refused = "the kubelet has not registered the plugin yet"
+        self._refused = _NOT_REGISTERED
         adapter.subscribe(lambda: metrics.adapter_connected.set(adapter.is_connected))
 
     def _add_writers(self) -> None:
@@ -212,11 +213,17 @@ class Plugin:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look())
             group.create_task(self._clean())
-        async with registering.served(self._endpoint, self.server, self._notified):
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self.health.close()
+        while True:
+            self._refused = _NOT_REGISTERED
+            metrics.registered.set(False)
+            # Where that fails the process ends: a folder that was removed and made anew on the
+            # node is seen by a new container alone.
+            async with registering.served(self._endpoint, self.server, self._notified):
+                try:
+                    await registering.gone(self._endpoint)
+                finally:
+                    self.health.close()
+            log.warning("A socket of the plugin has gone; both are made anew")
 
     async def _look_again(self) -> None:
         while True:

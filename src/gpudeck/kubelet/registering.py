@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from gpudeck import logs, sockets
-from gpudeck.host import files
+from gpudeck.host import root
 from gpudeck.kubelet import paths, services
 from gpudeck.kubelet.wire import dra_pb2, registration_pb2
 
@@ -28,6 +28,9 @@ GRACE_SECONDS = 18.0
 """How long calls in flight may go on after the plugin was told to stop; a pod has 30 s."""
 LAST_SECONDS = 2.0
 """How long those may that came just before the registration went."""
+
+LOOK_SECONDS = 1.0
+"""How often is looked whether the sockets are there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Endpoint:
     @property
     def registration_socket(self) -> Path:
         return paths.registration_socket(self.registry_dir, self.driver, self.pod_uid)
+
+    @property
+    def sockets(self) -> tuple[Path, Path]:
+        """Both. Raises InvalidError for paths that are too long."""
+        return self.plugin_socket, self.registration_socket
 
 
 class _Calls:
@@ -118,13 +126,24 @@ async def served(
             await calls.answered(GRACE_SECONDS)
 
 
+async def gone(endpoint: Endpoint) -> None:
+    """Wait until somebody has removed a socket, or put something dead in its place.
+
+    The kubelet (1.37) forgets a plugin whose registration socket goes. A living plugin that has
+    taken the place stays there.
+    """
+    known = _stamps(endpoint)
+    while None not in (now := _stamps(endpoint)):
+        if now != known and not all(map(sockets.answers, endpoint.sockets)):
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _stamps(endpoint: Endpoint) -> list[tuple[int, int, int] | None]:
+    return [root.Root().stamp(path.as_posix()) for path in endpoint.sockets]
+
+
 def _clear(endpoint: Endpoint) -> None:
     """Remove sockets of pods that no longer answer."""
-    left = [
-        *endpoint.registry_dir.glob(f"{endpoint.driver}-*reg.sock"),
-        *endpoint.data_dir.glob("dra-*.sock"),
-    ]
-    for path in left:
-        if not sockets.answers(path):
-            log.info("Removing a dead socket", path=path)
-            files.remove(path)
+    sockets.clear(endpoint.registry_dir.glob(f"{endpoint.driver}-*reg.sock"))
+    sockets.clear(endpoint.data_dir.glob("dra-*.sock"))

@@ -10,6 +10,7 @@ import pytest
 from tests.scenario.deviceplugin.conftest import CONFIG, CONFIG_MAP, NODE, World
 
 from gpudeck.api import resources
+from gpudeck.cdi import hooks
 from gpudeck.vendors import contract
 
 CARD = "GPU-00000000-0000-0000-0000-{:012d}"
@@ -59,14 +60,19 @@ async def test_what_cannot_be_removed_at_the_start_ends_nothing(stopped: World) 
     await stopped.offers(gpu_shared=16)
 
 
-async def test_a_folder_in_the_place_of_a_socket_costs_that_resource_alone(world: World) -> None:
+async def test_a_folder_in_the_place_of_a_socket_costs_that_resource_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "AGAIN_SECONDS", 0.1)
     own = world.plugins / "nvidia-gpu.sock"
     own.unlink()
     own.mkdir()
     world.label("slice-4")
     await world.offers(gpu_shared=16)
+    await world.until(lambda: (world.condition() or {}).get("reason") == "SocketUnavailable")
     own.rmdir()
     await world.offers(gpu=0, gpu_shared=16)
+    await world.until(lambda: (world.condition() or {}).get("status") == "True")
 
 
 @pytest.mark.parametrize("kind", ["nobody", "file", "link"])

@@ -77,6 +77,10 @@ class World:
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
+    async def ended(self) -> None:
+        """Wait for the plugin of no pod to end by itself."""
+        await self._tasks.pop("")
+
     async def restart(self) -> None:
         await self.stop()
         await self.start()
@@ -128,6 +132,10 @@ class World:
     def forget_claim(self, name: str) -> None:
         """The claim is gone from the API, as after a deletion by force."""
         self.api.remove(resources.RESOURCE_CLAIM, f"t/{name}")
+
+    def sockets(self) -> list[Path]:
+        """Where the kubelet finds the plugin of no pod."""
+        return [self.data_dir / "dra.sock", self.registry_dir / "gpu.deckhouse.io-reg.sock"]
 
     def spec(self, name: str) -> dict[str, Any]:
         """The CDI spec of a claim."""

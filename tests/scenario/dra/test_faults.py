@@ -12,10 +12,11 @@ import pytest
 from tests.scenario.dra.conftest import World
 from tests.scenario.dra.standins import card, device
 
-from gpudeck import errors
+from gpudeck import errors, sockets
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resources
 from gpudeck.dra import adapters, main
+from gpudeck.kubelet import registering
 
 
 async def test_a_restarted_plugin_gives_the_same_answer_without_its_peers(world: World) -> None:
@@ -294,3 +295,34 @@ def rewrite(world: World, uid: str, entry: object) -> None:
     digest = "sha256:" + hashlib.sha256(data.encode()).hexdigest()
     head = json.dumps({"version": "v1", "checksum": digest})
     world.checkpoint.write_text(f'{head[:-1]}, "data": {data}}}')
+
+
+@pytest.mark.parametrize("which", ["registry/gpu.deckhouse.io-reg.sock", "plugins/dra.sock"])
+@pytest.mark.parametrize("instead", ["nothing", "file"])
+async def test_a_socket_that_somebody_removes_is_made_anew(
+    world: World, which: str, instead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registering, "LOOK_SECONDS", 0.05)
+    claim = world.claim("c", 1)
+    await world.kubelet.prepare(claim)
+    path = world.folder / which
+    path.unlink()
+    if instead == "file":
+        path.touch()
+    await world.until(lambda: all(map(sockets.answers, world.sockets())))
+    await world.kubelet.register()
+    assert (await world.kubelet.prepare(claim))["uid-c"].error == ""
+    assert await world.kubelet.unprepare(claim) == {"uid-c": ""}
+
+
+async def test_a_plugin_whose_sockets_cannot_be_made_anew_ends_with_one_sentence(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next container sees the folders as they are on the node by then."""
+    monkeypatch.setattr(registering, "LOOK_SECONDS", 0.05)
+    shutil.rmtree(world.registry_dir)
+    with pytest.raises(errors.UnavailableError, match="is its folder there"):
+        await asyncio.wait_for(world.ended(), 10)
+    world.registry_dir.mkdir()
+    await world.restart()
+    assert (await world.kubelet.prepare(world.claim("c", 1)))["uid-c"].error == ""
