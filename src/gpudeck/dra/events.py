@@ -68,6 +68,13 @@ class NodeEvents:
             f"The {choice} is not valid; allowed: {allowed}. Its cards are left as they are.",
         )
 
+    def files_missing(self, why: str) -> None:
+        """Files of prepared claims are gone and cannot be made again."""
+        self._warn(
+            "ClaimFilesMissing",
+            f"Containers of prepared claims that start again lack files of theirs: {why}",
+        )
+
     def hook_missing(self, why: str) -> None:
         """The programs of the CDI hooks cannot be copied to the node."""
         self._warn("HookMissing", f"Containers get their cards without the links of hooks: {why}")

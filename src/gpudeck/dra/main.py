@@ -226,9 +226,19 @@ class Plugin:
             log.warning("A socket of the plugin has gone; both are made anew")
 
     async def _look_again(self) -> None:
+        """Put back what somebody removes of the files that containers need, for ever."""
+        failure = ""
         while True:
             await asyncio.sleep(hooks.AGAIN_SECONDS)
             await self._look()
+            try:
+                await self.preparer.restore()
+                failure = ""
+            except GpudeckError as error:
+                log.warning("Files of prepared claims are still missing", error=error)
+                if not isinstance(error, BusyError) and error.message != failure:
+                    failure = error.message
+                    self.events.files_missing(failure)
 
     async def _look(self) -> None:
         """Put back the programs of the hooks if somebody has removed them."""

@@ -216,14 +216,44 @@ class Preparer:
         driver = self._driver(entry.devices) if self._adapter.is_connected else None
         if driver not in (None, entry.driver_version):
             entry = await self._refresh(content, claim, entry)
-        spec = (entry.spec or "").encode()
-        if self._folder.read(claim.uid) != spec:
+        if not self._is_whole(claim, entry):
+            await ledger.whole(self._restore, claim, entry)
+        return entry
+
+    async def restore(self) -> None:
+        """Make files of prepared claims again that somebody has removed or changed.
+
+        The kubelet (1.37) asks once for each sandbox of a pod, and a container that starts again
+        in it needs them. Raises BusyError when claims keep the node busy, another GpudeckError
+        where the disk takes no file.
+        """
+        if not await asyncio.to_thread(self._damaged, self._ledger.glance()):
+            return
+        async with self._ledger.opened() as content:
+            for claim, entry in self._damaged(content):
+                await ledger.whole(self._restore, claim, entry)
+
+    def _damaged(self, content: Content) -> list[tuple[Reference, Entry]]:
+        """The prepared claims whose files are not as they should be."""
+        prepared = (
+            (Reference(uid, entry.namespace, entry.name), entry)
+            for uid, entry in content.claims.items()
+            if entry.state is State.COMPLETED
+        )
+        return [(claim, entry) for claim, entry in prepared if not self._is_whole(claim, entry)]
+
+    def _is_whole(self, claim: Reference, entry: Entry) -> bool:
+        is_whole = self._folder.read(claim.uid) == _spec(entry)
+        return is_whole and self._exposure.is_whole(claim, entry)
+
+    def _restore(self, claim: Reference, entry: Entry) -> None:
+        """Make the files of a claim be as they should. In a thread."""
+        if self._folder.read(claim.uid) != _spec(entry):
             log.warning("Making a CDI spec again", claim=claim, uid=claim.uid)
-            await ledger.whole(self._folder.write, claim.uid, spec)
+            self._folder.write(claim.uid, _spec(entry))
         if not self._exposure.is_whole(claim, entry):
             log.warning("Telling containers of their devices again", claim=claim, uid=claim.uid)
-            await ledger.whole(self._exposure.write, claim, entry)
-        return entry
+            self._exposure.write(claim, entry)
 
     async def _refresh(self, content: Content, claim: Reference, entry: Entry) -> Entry:
         """Have the adapter describe the devices anew; without success the old entry stays."""
@@ -437,3 +467,7 @@ def _given(answer: adapter_pb2.PreparedClaim | None) -> dict[str, Given]:
         )
         for each in (answer.devices if answer is not None else ())
     }
+
+
+def _spec(entry: Entry) -> bytes:
+    return (entry.spec or "").encode()

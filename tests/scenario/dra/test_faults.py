@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from tests.scenario.dra.conftest import World
@@ -15,6 +16,7 @@ from tests.scenario.dra.standins import card, device
 from gpudeck import errors, sockets
 from gpudeck.adapter.v1 import adapter_pb2
 from gpudeck.api import resources
+from gpudeck.cdi import hooks
 from gpudeck.dra import adapters, main
 from gpudeck.kubelet import registering
 
@@ -326,3 +328,29 @@ async def test_a_plugin_whose_sockets_cannot_be_made_anew_ends_with_one_sentence
     world.registry_dir.mkdir()
     await world.restart()
     assert (await world.kubelet.prepare(world.claim("c", 1)))["uid-c"].error == ""
+
+
+async def test_files_of_a_prepared_claim_come_back_without_another_prepare(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that starts again needs them, and the kubelet does not ask for it (1.37)."""
+    monkeypatch.setattr(hooks, "AGAIN_SECONDS", 0.05)
+    await world.restart()
+    await world.kubelet.prepare(world.claim("c", 1), world.claim("d", 2))
+    wanted = files_of(world)
+    shutil.rmtree(world.cdi_root)
+    world.cdi_root.write_text("no folder")
+    await world.until(lambda: "ClaimFilesMissing" in world.events())
+    world.cdi_root.unlink()
+    await world.until(lambda: files_of(world) == wanted)
+    for path in wanted:
+        path.write_text("other")
+        await world.until(lambda: files_of(world) == wanted)
+    shutil.rmtree(world.data_dir / "dra-device-metadata")
+    await world.until(lambda: files_of(world) == wanted)
+
+
+def files_of(world: World) -> dict[Path, str]:
+    """Every file that containers need."""
+    folders = (world.cdi_root, world.data_dir / "dra-device-metadata")
+    return {path: path.read_text() for folder in folders for path in folder.glob("[!.]*.json")}
