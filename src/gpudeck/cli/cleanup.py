@@ -57,7 +57,7 @@ _LEFT = (
 )  # fmt: skip
 @reading.connecting
 def cleanup(
-    *, features: bool, namespace: str, seconds: float, kubeconfig: str, context: str, as_json: bool
+    *, features: bool, namespace: str, seconds: float, server: reading.Server, as_json: bool
 ) -> None:
     """Take off all Nodes what gpudeck wrote there, once it is uninstalled.
 
@@ -78,7 +78,7 @@ def cleanup(
                 reason="CleanupTimeout",
             ) from error
 
-    outcome = reading.run(kubeconfig, context, work)
+    outcome = reading.run(server, work)
     if as_json:
         output.show_json(dataclasses.asdict(outcome))
     else:

@@ -37,9 +37,7 @@ _LISTED = 10
 @click.option("--reason", default="", help="Why, for whoever looks at the card next.")
 @click.option("--evict", is_flag=True, help="Also end the pods that hold the card.")
 @reading.connecting
-def cordon(
-    card: str, *, reason: str, evict: bool, kubeconfig: str, context: str, as_json: bool
-) -> None:
+def cordon(card: str, *, reason: str, evict: bool, server: reading.Server, as_json: bool) -> None:
     """Keep new pods off CARD: a PhysicalGPU's name, a UUID, or NODE/INDEX.
 
     All its partitions and shares are kept back with it. Pods that hold it go on, unless
@@ -56,20 +54,20 @@ def cordon(
         world, served = await reading.world(client), await rules(client)
         return await _cordon(client, served, find(world, card), reason=reason, evict=evict)
 
-    _show(reading.run(kubeconfig, context, work), as_json=as_json)
+    _show(reading.run(server, work), as_json=as_json)
 
 
 @click.command()
 @click.argument("card")
 @reading.connecting
-def uncordon(card: str, *, kubeconfig: str, context: str, as_json: bool) -> None:
+def uncordon(card: str, *, server: reading.Server, as_json: bool) -> None:
     """Let new pods have CARD again: a PhysicalGPU's name, a UUID, or NODE/INDEX."""
 
     async def work(client: Client) -> Outcome:
         world, served = await reading.world(client), await rules(client)
         return await _uncordon(client, served, world, card)
 
-    _show(reading.run(kubeconfig, context, work), as_json=as_json)
+    _show(reading.run(server, work), as_json=as_json)
 
 
 @dataclasses.dataclass(frozen=True)

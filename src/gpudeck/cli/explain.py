@@ -29,9 +29,9 @@ def explain() -> None:
 @click.argument("pod", metavar="[NAMESPACE/]NAME")
 @click.option("-n", "--namespace", default="", help="Of the pod; default: that of the context.")
 @reading.connecting
-def pod(*, pod: str, namespace: str, kubeconfig: str, context: str, as_json: bool) -> None:
+def pod(*, pod: str, namespace: str, server: reading.Server, as_json: bool) -> None:
     """Explain one pod."""
-    answer = reading.run(kubeconfig, context, lambda client: _answer(client, pod, namespace))
+    answer = reading.run(server, lambda client: _answer(client, pod, namespace))
     if as_json:
         output.show_json(as_object(answer))
     else:

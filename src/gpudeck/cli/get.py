@@ -28,9 +28,9 @@ Rows = list[dict[str, Any]]
 @click.command()
 @click.argument("kind", required=False, type=click.Choice(KINDS))
 @reading.connecting
-def get(kind: str | None, kubeconfig: str, context: str, as_json: bool) -> None:
+def get(kind: str | None, server: reading.Server, as_json: bool) -> None:
     """Show nodes, cards, classes and who holds what; without a KIND all of it."""
-    world = reading.run(kubeconfig, context, reading.world)
+    world = reading.run(server, reading.world)
     found = cards.all_of(world)
     kinds = [kind] if kind else list(KINDS)
     rows = {each: _ROWS[each](world, found) for each in kinds}

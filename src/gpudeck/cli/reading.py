@@ -9,7 +9,11 @@ where a device plugin other than ours hands out cards: elsewhere it is told who 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 import os
+import re
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,17 +42,56 @@ from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
 from gpudeck.explaining import cards
 from gpudeck.explaining.world import Placement, ResourceClaimTemplate, World
-from gpudeck.kube import caching, responses
+from gpudeck.kube import caching, pacing, responses
 from gpudeck.kube.client import Client, path_of
 
 T = TypeVar("T")
 _DEFAULT = Path("~/.kube/config")
+PATIENT_SECONDS = 3.0
+"""How long a person is not told what is waited for."""
+_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 
 
-def connecting(command: Any) -> Any:
-    """Give a command the options that choose the cluster and the form of the output."""
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """Which API server is asked, and how long one request to it may take; 0 is without a limit."""
+
+    kubeconfig: str
+    context: str
+    request_seconds: float
+
+
+class _Duration(click.ParamType[float]):
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            self.fail(f"{value!r} is not valid; allowed: a time such as 500ms, 15s or 1m, or 0")
+        return float(match[1]) * _UNITS[match[2]]
+
+
+def connecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that choose the `server` and the form of the output."""
+
+    @functools.wraps(command)
+    def wrapped(*, kubeconfig: str, context: str, request_timeout: float, **given: Any) -> None:
+        command(server=Server(kubeconfig, context, request_timeout), **given)
+
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option(
+            "--request-timeout",
+            type=_Duration(),
+            default="15s",
+            show_default=True,
+            help="How long one request may take; 0: without a limit.",
+        ),
         click.option("--context", default="", help="Context of the kubeconfig to use."),
         click.option(
             "--kubeconfig",
@@ -57,18 +100,43 @@ def connecting(command: Any) -> Any:
             help="Kubeconfig file [KUBECONFIG; default: ~/.kube/config].",
         ),
     ):
-        command = option(command)
-    return command
+        wrapped = option(wrapped)
+    return wrapped
 
 
-def run(kubeconfig: str, context: str, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Connect, do the work, and close."""
+def run(server: Server, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Connect, do the work, and close; a person who waits is told for what."""
 
     async def connected() -> T:
-        async with await Client.connect(_chosen(kubeconfig), context=context) as client:
-            return await work(client)
+        opening = Client.connect(
+            _chosen(server.kubeconfig),
+            context=server.context,
+            request_seconds=server.request_seconds,
+        )
+        async with await opening as client:
+            loop = asyncio.get_running_loop()
+            told = loop.call_later(PATIENT_SECONDS, _tell_waiting, client.server)
+            try:
+                return await work(client)
+            finally:
+                told.cancel()
 
-    return asyncio.run(connected())
+    try:
+        return asyncio.run(connected())
+    except errors.UnavailableError as error:
+        if isinstance(error.__cause__, TimeoutError) and error.reason in _OF_REQUESTS:
+            raise errors.UnavailableError(
+                f"{error}; --request-timeout lets it take longer", reason=error.reason
+            ) from error
+        raise
+
+
+_OF_REQUESTS = (pacing.UNREACHABLE, errors.UnavailableError.reason)
+
+
+def _tell_waiting(address: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"waiting for the API server at {address} ...", err=True)
 
 
 def _chosen(kubeconfig: str) -> str:

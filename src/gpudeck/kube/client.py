@@ -23,7 +23,7 @@ from gpudeck import errors, nesting
 from gpudeck.api.meta import Meta, Wire
 from gpudeck.api.resources import Resource
 from gpudeck.kube import configuration, decoding
-from gpudeck.kube.requests import JSON, Request
+from gpudeck.kube.requests import JSON, REQUEST_SECONDS, Request
 
 if TYPE_CHECKING:
     from gpudeck.kube.transport import Transport
@@ -68,23 +68,35 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class Client:
     """A connection to one API server, safe to share by all tasks of a loop."""
 
-    def __init__(self, access: configuration.Access) -> None:
+    def __init__(
+        self, access: configuration.Access, *, request_seconds: float = REQUEST_SECONDS
+    ) -> None:
         self.namespace = access.namespace
         """The namespace of the pod, or of the kubeconfig's context."""
         self.server = access.server
         self._access = access
+        self._request_seconds = request_seconds
         self._transport: Transport | None = None
         self._loading = asyncio.Lock()
 
     @classmethod
-    async def connect(cls, kubeconfig: str = "", *, context: str = "") -> Client:
+    async def connect(
+        cls,
+        kubeconfig: str = "",
+        *,
+        context: str = "",
+        request_seconds: float = REQUEST_SECONDS,
+    ) -> Client:
         """Return a client for kubeconfig file(s), or for the pod's service account if "".
 
+        A request may take `request_seconds`, 0 is without a limit; a watch has none.
         Nothing is sent yet. InvalidError if the configuration is missing or bad.
         """
         if kubeconfig:
-            return cls(configuration.load(kubeconfig, context))
-        return cls(configuration.in_cluster())
+            access = configuration.load(kubeconfig, context)
+        else:
+            access = configuration.in_cluster()
+        return cls(access, request_seconds=request_seconds)
 
     async def __aenter__(self) -> Self:
         return self
@@ -301,7 +313,9 @@ class Client:
         kind: str = JSON,
     ) -> bytes:
         transport = await self.transport()
-        return await transport.send(Request(method, path, query or {}, body, kind))
+        return await transport.send(
+            Request(method, path, query or {}, body, kind), seconds=self._request_seconds
+        )
 
 
 def path_of(

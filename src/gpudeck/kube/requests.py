@@ -8,6 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 JSON = "application/json"
+REQUEST_SECONDS = 30.0
+"""Deadline of a request with a whole answer; the server's own is 60 s."""
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -19,9 +19,8 @@ import yarl
 from gpudeck.kube import configuration, responses, translating
 from gpudeck.kube.requests import JSON, Request
 
-REQUEST_SECONDS = 30.0
-"""Deadline of a request with a whole answer; the server's own is 60 s."""
 CONNECT_SECONDS = 10.0
+"""For a connection with its TLS, or a third of what the whole request may take."""
 
 
 class Response(aiohttp.ClientResponse):
@@ -61,11 +60,15 @@ class Transport:
         await self._session.close()
         await asyncio.sleep(0)  # The sockets are closed in the loop's next turn.
 
-    async def send(self, request: Request, *, seconds: float = REQUEST_SECONDS) -> bytes:
-        """Return the body of a successful answer; every failure is an error of gpudeck."""
-        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+    async def send(self, request: Request, *, seconds: float) -> bytes:
+        """Return the body of a successful answer; every failure is an error of gpudeck.
+
+        It may take `seconds` in all; 0 is without a limit.
+        """
+        connect_seconds = seconds and max(CONNECT_SECONDS, seconds / 3)
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=connect_seconds)
         async with self.open(request, timeout) as response:
-            with translating.network(request.what, self._access.server):
+            with translating.network(request.what, self._access.server, timeout):
                 return await response.read()
 
     @contextlib.asynccontextmanager
@@ -81,7 +84,7 @@ class Transport:
         )
         async with (
             self.open(request, timeout) as response,
-            contextlib.aclosing(_chunks(response, what)) as chunks,
+            contextlib.aclosing(_chunks(response, what, timeout)) as chunks,
         ):
             yield chunks
 
@@ -96,7 +99,7 @@ class Transport:
             response = await self._attempt(request, timeout)
         try:
             if response.status >= 400:
-                with translating.network(request.what, self._access.server):
+                with translating.network(request.what, self._access.server, timeout):
                     body = await response.read()
                 raise responses.error_of(
                     request.what,
@@ -114,7 +117,7 @@ class Transport:
     async def _attempt(
         self, request: Request, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        with translating.network(request.what, self._access.server):
+        with translating.network(request.what, self._access.server, timeout):
             try:
                 return await self._once(request, timeout)
             except aiohttp.ServerDisconnectedError:
@@ -147,10 +150,12 @@ class Transport:
         )
 
 
-async def _chunks(response: aiohttp.ClientResponse, what: str) -> AsyncGenerator[bytes]:
+async def _chunks(
+    response: aiohttp.ClientResponse, what: str, timeout: aiohttp.ClientTimeout
+) -> AsyncGenerator[bytes]:
     server = str(response.url.origin())
     while True:
-        with translating.network(what, server):
+        with translating.network(what, server, timeout):
             chunk = await response.content.readany()
         if not chunk:
             return

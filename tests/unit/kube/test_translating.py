@@ -19,6 +19,7 @@ from gpudeck.api.resources import CONFIG_MAP
 from gpudeck.kube import client, configuration, credentials, pacing, translating
 
 SERVER = "https://10.0.0.1:6443"
+LIMITS = aiohttp.ClientTimeout(total=0.5, sock_connect=2.0, sock_read=5.0)
 
 
 def access(server: str, proxy: str | None = None) -> configuration.Access:
@@ -83,8 +84,9 @@ async def test_a_connection_that_breaks_names_the_request_and_is_not_unreachable
     [
         (aiohttp.ServerDisconnectedError(), "it closed the connection"),
         (aiohttp.ClientPayloadError("<TransferEncodingError: 400>"), "its answer broke off"),
-        (aiohttp.ServerTimeoutError("Timeout on reading data from socket"), "timed out"),
-        (TimeoutError(), "timed out"),
+        (aiohttp.SocketTimeoutError("Timeout on reading data from socket"), "timed out after 5 s"),
+        (TimeoutError(), "timed out after 0.5 s"),
+        (OSError(errno.ETIMEDOUT, "Connect call failed ('::1', 1)"), "connection timed out"),
         (aiohttp.ClientOSError(errno.ECONNRESET, "x"), "connection reset by peer"),
         (OSError(errno.EHOSTUNREACH, "Connect call failed ('::1', 1)"), "no route to host"),
         (OSError("Multiple exceptions: …"), "none of its addresses answers"),
@@ -95,8 +97,17 @@ async def test_a_connection_that_breaks_names_the_request_and_is_not_unreachable
 def test_each_cause_has_words(raised: Exception, words: str) -> None:
     with (
         pytest.raises(errors.UnavailableError) as caught,
-        translating.network("GET /x", SERVER),
+        translating.network("GET /x", SERVER, LIMITS),
     ):
         raise raised
     assert str(caught.value) == f"GET /x: the API server at {SERVER} does not answer: {words}"
     assert caught.value.__cause__ is raised
+
+
+def test_a_connection_that_does_not_come_is_said_with_its_own_limit() -> None:
+    with (
+        pytest.raises(errors.UnavailableError) as caught,
+        translating.network("GET /x", SERVER, LIMITS),
+    ):
+        raise aiohttp.ConnectionTimeoutError("Connection timeout to host")
+    assert str(caught.value) == f"the API server at {SERVER} cannot be reached: timed out after 2 s"
