@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import click
 
 from gpudeck import errors
+from gpudeck.cli import starting
 from gpudeck.cli.lab_gpu import gpu
 from gpudeck.lab import (
     changes,
@@ -66,6 +67,7 @@ def named(command: Any) -> Any:
 @click.group(cls=Group)
 def lab() -> None:
     """Run a real Kubernetes with simulated GPUs on this machine (needs root)."""
+    starting.put_back_first()  # Locks, and what a step has begun.
 
 
 @lab.command()

@@ -3,17 +3,20 @@
 
 A command's module is imported only when it runs, so `gpudeck get` never loads gRPC
 and the node agent never loads tables. Exit codes: 0 done, 1 failed with one line
-that says why, 2 wrong usage.
+that says why, 2 wrong usage. Ctrl-C, and a reader of the output who has enough, end it in
+silence by their signals.
 """
 
 from __future__ import annotations
 
 import importlib
+import signal
 from typing import Any
 
 import click
 
 import gpudeck
+from gpudeck.cli import starting
 from gpudeck.errors import GpudeckError, InvalidError
 
 _COMMANDS = {
@@ -69,6 +72,10 @@ class Commands(click.Group):
         except GpudeckError as error:
             click.echo(f"error: {error}", err=True)
             ctx.exit(2 if isinstance(error, InvalidError) else 1)
+        except KeyboardInterrupt:
+            starting.end_by(signal.SIGINT)
+        except BrokenPipeError:
+            starting.end_by(signal.SIGPIPE)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

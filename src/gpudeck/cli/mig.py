@@ -20,7 +20,7 @@ import click
 
 from gpudeck import errors, logs, settings
 from gpudeck.api import labels
-from gpudeck.cli import mig_showing
+from gpudeck.cli import mig_showing, starting
 from gpudeck.dra import checkpoint as prepared
 from gpudeck.host import files, locks, platform, root, stopping, systemctl
 from gpudeck.mig import (
@@ -49,6 +49,7 @@ def mig() -> None:
 
     Not for nodes in DRA mode: there partitions follow the claims of pods.
     """
+    starting.put_back_first()  # Locks, services of the host, the child with the maker's library.
 
 
 def _on_host(command: Command) -> Command:

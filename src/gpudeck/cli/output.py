@@ -40,7 +40,7 @@ def show(text: str = "") -> None:
     try:
         click.echo(text)
     except BrokenPipeError:
-        raise  # Who reads has enough; click ends the command.
+        raise  # Who reads has enough; `main` ends the command.
     except OSError as error:
         raise errors.UnavailableError(
             f"the standard output cannot be written: {error.strerror}", reason="OutputLost"

@@ -58,7 +58,7 @@ _LAUNCHER = """#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 import sys
 
-from gpudeck.cli.main import main
+from gpudeck.cli.starting import main
 
 sys.exit(main())
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -94,3 +95,20 @@ async def test_only_a_terminal_is_told_what_is_waited_for(config: Path, silent: 
     assert text.startswith(f"waiting for the API server at http://{silent} ...\r\nerror: ")
     done = await asyncio.to_thread(subprocess.run, command, stderr=subprocess.PIPE, check=False)
     assert done.stderr.startswith(b"error: ")
+
+
+async def test_ctrl_c_while_a_server_is_silent_ends_in_silence(config: Path, silent: str) -> None:
+    program = (
+        "from gpudeck.cli import reading, starting; reading.PATIENT_SECONDS = 0.01\nstarting.main()"
+    )
+    terminal, theirs = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, "get", "--kubeconfig", str(config), stderr=theirs
+    )
+    os.close(theirs)
+    await asyncio.to_thread(os.read, terminal, 4096)  # It waits, and says so.
+    process.send_signal(signal.SIGINT)
+    assert await process.wait() == -signal.SIGINT
+    with pytest.raises(OSError, match="Input/output error"):  # Nothing more came before the end.
+        os.read(terminal, 4096)
+    os.close(terminal)
