@@ -97,6 +97,7 @@ def nodes(world: World, found: list[Card]) -> Rows:
         {
             "node": name,
             "ready": world.is_ready(name),
+            "status": _status(world, name),
             "products": sorted({card.product for card in held if card.product}),
             "cards": len(held),
             "free": sum(_state(card, world) == "Free" for card in held),
@@ -107,6 +108,14 @@ def nodes(world: World, found: list[Card]) -> Rows:
         }
         for name, held in sorted(by_node.items())
     ]
+
+
+def _status(world: World, name: str) -> str:
+    """Return what `kubectl get nodes` says."""
+    node = world.nodes.get(name)
+    ready = "Ready" if world.is_ready(name) else "NotReady"
+    is_cordoned = node is not None and node.spec is not None and node.spec.unschedulable
+    return f"{ready},SchedulingDisabled" if is_cordoned else ready
 
 
 def _told_by(held: list[Card]) -> list[str]:
@@ -263,7 +272,7 @@ _BY_PLUGIN = "FREE DEVICES"
 """A column that is shown where device plugins tell what they offer."""
 _COLUMNS = {
     "nodes": {
-        "NODE": "node", "READY": "ready", "CARDS": "cards", "FREE": "free", "HELD": "held",
+        "NODE": "node", "STATUS": "status", "CARDS": "cards", "FREE": "free", "HELD": "held",
         _BY_PLUGIN: "offered", "MODE": "mode", "TOLD BY": "toldBy", "PRODUCTS": "products",
     },
     "cards": {

@@ -80,8 +80,8 @@ async def test_the_overview_has_all_kinds(server: ApiServer) -> None:
     assert list(found) == ["nodes", "cards", "classes", "claims"]
     assert found["nodes"] == [
         {
-            "node": "node-0", "ready": True, "products": [make.H100], "cards": 2, "free": 1,
-            "held": 1, "mode": "", "toldBy": ["gpudeck"], "offered": [],
+            "node": "node-0", "ready": True, "status": "Ready", "products": [make.H100],
+            "cards": 2, "free": 1, "held": 1, "mode": "", "toldBy": ["gpudeck"], "offered": [],
         }
     ]  # fmt: skip
     assert found["claims"] == [
@@ -93,6 +93,27 @@ async def test_the_overview_has_all_kinds(server: ApiServer) -> None:
     assert [each["class"] for each in found["classes"]] == ["h100"]
     text = (await run(server, "get")).stdout
     assert [line for line in text.splitlines() if line in ("Nodes", "Cards", "Classes", "Claims")]
+
+
+@pytest.mark.parametrize(
+    ("ready", "cordoned", "status"),
+    [
+        ("True", False, "Ready"),
+        ("True", True, "Ready,SchedulingDisabled"),
+        ("Unknown", False, "NotReady"),
+        ("False", True, "NotReady,SchedulingDisabled"),
+    ],
+)
+async def test_a_nodes_status_is_that_of_kubectl(
+    server: ApiServer, ready: str, cordoned: bool, status: str
+) -> None:
+    node = make.node("node-0", spec={"unschedulable": cordoned})
+    node["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    make.put(server, node)
+    (row,) = (await run(server, "get", "nodes")).stdout.splitlines()[1:]
+    assert re.split(" {3,}", row)[1] == status
+    (found,) = (await run_json(server, "get", "nodes"))["nodes"]
+    assert (found["status"], found["ready"]) == (status, ready == "True")
 
 
 async def test_a_class_that_lost_its_resource_name_is_not_shown_with_it(server: ApiServer) -> None:
