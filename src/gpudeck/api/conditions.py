@@ -18,6 +18,9 @@ READY = "Ready"
 MODE_ACTIVE = "GPUModeActive"
 """On Node: whether its cards are handed out in the mode that is wanted, or what is waited for."""
 
+NODE_GROUP_FOLLOWED = "NodeGroupFollowed"
+"""On Node: False while its group is not there or cannot be read; absent otherwise."""
+
 PLUGIN_CONFIGURED = "DevicePluginConfigured"
 """On Node: whether its device plugin follows the config that was chosen."""
 

@@ -38,6 +38,7 @@ SHOWN = 3
 """Nodes that a refusal names."""
 _CONDITIONS = {
     conditions.MODE_ACTIVE: labels.MANAGER_CONTROLLER,
+    conditions.NODE_GROUP_FOLLOWED: labels.MANAGER_NODE_GROUPS,
     conditions.PLUGIN_CONFIGURED: labels.MANAGER_DEVICE_PLUGIN,
     conditions.MIG_CONFIGURED: labels.MANAGER_MIG_MANAGER,
 }
@@ -168,7 +169,7 @@ async def _write(client: Client, found: OwnedNode, *, features: bool) -> Node:
             node = await client.merge_patch(
                 NODE, name, patch, Node, subresource=part, manager=labels.MANAGER_CLI
             )
-    for manager, fields in owned(node).items():
+    for manager, fields in owned(node):
         body = {"metadata": {"name": name, "uid": uid}, **fields}
         part = "status" if fields else ""
         node = await client.apply(NODE, body, Node, manager=manager, subresource=part)
@@ -208,20 +209,20 @@ def _is_ours(name: str) -> bool:
     return name.startswith(f"{labels.GROUP}/")
 
 
-def owned(node: Node) -> dict[str, dict[str, Any]]:
-    """Return what is to be applied, by field manager: each has nothing on the Node after it. Pure.
+def owned(node: Node) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is to be applied, with its field manager, that has nothing there after it. Pure.
 
     So goes what the processes have applied, and what somebody else set by the same name stays.
     """
     known = node.metadata.labels or {}
-    found: dict[str, dict[str, Any]] = {}
+    found: list[tuple[str, dict[str, Any]]] = []
     if labels.VENDOR in known:
-        found[labels.MANAGER_NODE_AGENT] = {}
+        found.append((labels.MANAGER_NODE_AGENT, {}))
     if labels.NODE_GROUP in known:
-        found[labels.MANAGER_NODE_GROUPS] = {}
+        found.append((labels.MANAGER_NODE_GROUPS, {}))
     for each in (node.status.conditions if node.status else None) or ():
         if each.type in _CONDITIONS:
-            found[_CONDITIONS[each.type]] = {"status": {}}
+            found.append((_CONDITIONS[each.type], {"status": {}}))
     return found
 
 

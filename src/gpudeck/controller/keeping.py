@@ -32,7 +32,9 @@ from gpudeck.api.v1alpha1.physicalgpu import (
 from gpudeck.controller import models
 
 _OURS = f"{labels.GROUP}/"
-_SAID = (conditions.MODE_ACTIVE, conditions.PLUGIN_CONFIGURED, conditions.MIG_CONFIGURED)
+_KEPT = (conditions.MODE_ACTIVE, conditions.NODE_GROUP_FOLLOWED)
+"""Conditions of Nodes that the controller writes itself."""
+_SAID = (*_KEPT, conditions.PLUGIN_CONFIGURED, conditions.MIG_CONFIGURED)
 
 
 def gpu(found: PhysicalGPU) -> PhysicalGPU:
@@ -137,7 +139,7 @@ def node(found: Node) -> Node | None:
     ]
     said = [
         # Of the others' only whether there is one.
-        each if each.type == conditions.MODE_ACTIVE else NodeCondition(type=each.type)
+        each if each.type in _KEPT else NodeCondition(type=each.type)
         for each in (found.status.conditions if found.status else None) or ()
         if each.type in _SAID
     ]

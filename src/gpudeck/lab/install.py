@@ -36,7 +36,8 @@ STEPS = 3
 _POLL_SECONDS = 0.5
 _OURS = f"app.kubernetes.io/instance={RELEASE}"
 _SAID_OF_NODES = (
-    "Ready", conditions.MODE_ACTIVE, conditions.PLUGIN_CONFIGURED, conditions.MIG_CONFIGURED
+    "Ready", conditions.MODE_ACTIVE, conditions.PLUGIN_CONFIGURED, conditions.MIG_CONFIGURED,
+    conditions.NODE_GROUP_FOLLOWED,
 )  # fmt: skip
 
 

@@ -78,6 +78,31 @@ def known(server: ApiServer, name: str = "node-0") -> dict[str, str]:
     return {key: value for key, value in found.items() if key != labels.ACTIVE_MODE}
 
 
+def followed(server: ApiServer, name: str) -> tuple[str, str, str] | None:
+    """The status, reason and message of a Node's condition NodeGroupFollowed."""
+    said = server.objects(NODE)[name].get("status", {}).get("conditions", ())
+    return next(
+        (
+            (each["status"], each["reason"], each["message"])
+            for each in said
+            if each["type"] == "NodeGroupFollowed"
+        ),
+        None,
+    )
+
+
+def told(server: ApiServer, about: str, reason: str) -> dict[str, Any] | None:
+    """An Event about an object."""
+    return next(
+        (
+            each
+            for each in server.objects(EVENT).values()
+            if (each["involvedObject"]["name"], each["reason"]) == (about, reason)
+        ),
+        None,
+    )
+
+
 def names(server: ApiServer, kind: Any = DAEMON_SET) -> set[str]:
     return {key.partition("/")[2] for key in server.objects(kind)}
 
@@ -150,18 +175,54 @@ async def test_a_wrong_group_is_said_and_takes_no_other_down() -> None:
         server.put(NODE, node("node-1", **{GROUP: "wrong"}))
         async with leader(server):
             await server.until(lambda: known(server).get(CONFIG) == "TimeSlicing")
-            await server.until(lambda: server.objects(EVENT))
-            (event,) = server.objects(EVENT).values()
-            assert event["reason"] == "NodeGroupInvalid"
-            assert event["involvedObject"]["name"] == "wrong"
+            event = await server.until(lambda: told(server, "wrong", "NodeGroupInvalid"))
             assert event["message"].startswith("spec.gpu.mig.partedConfig: 7 is not valid")
+            why = f"NodeGroup wrong: {event['message']}. The node stays as it was."
+            event = await server.until(lambda: told(server, "node-1", "NodeGroupInvalid"))
+            assert event["message"] == why
+            assert followed(server, "node-1") == ("False", "NodeGroupInvalid", why)
+            assert followed(server, "node-0") is None
             assert labels.NODE_GROUP not in known(server, "node-1")
             server.put(NODE_GROUP, group({"sharing": "MIG"}, "wrong"))
             await server.until(lambda: known(server, "node-1").get(MIG) == "all-1g.5gb")
+            await server.until(lambda: followed(server, "node-1") is None)
             server.put(NODE_GROUP, group({"sharing": "No"}, "wrong"))
-            await server.until(lambda: len(server.objects(EVENT)) == 2)
+            await server.until(lambda: followed(server, "node-1"))
             assert known(server, "node-1")[MIG] == "all-1g.5gb"
             await server.until(lambda: "nvidia-device-plugin-wrong" in names(server))
+
+
+async def test_a_node_of_a_group_that_does_not_exist_says_so_until_it_does() -> None:
+    async with world(groups=[{"name": "s", "selector": {}, "gpu": {"sharing": "No"}}]) as server:
+        server.put(NODE_GROUP, group(None, "worker"))
+        server.put(NODE, node("node-0", **{GROUP: "gpu"}))
+        server.put(NODE, node("node-1", **{GROUP: "worker"}))
+        server.put(NODE, {"metadata": {"name": "plain", "labels": {GROUP: "gone"}}})
+        async with leader(server):
+            event = await server.until(lambda: told(server, "node-0", "NodeGroupUnknown"))
+            assert event["type"] == "Warning"
+            assert event["message"] == (
+                "label node.deckhouse.io/group: 'gpu' is not a NodeGroup; allowed: worker. "
+                "The group s serves the node."
+            )
+            assert followed(server, "node-0") == ("False", "NodeGroupUnknown", event["message"])
+            await server.until(lambda: followed(server, "node-1"))
+            status, reason, message = followed(server, "node-1") or ("", "", "")
+            assert (status, reason) == ("False", "NodeGroupInvalid")
+            assert message.startswith("group s of the chart: nodeGroups[0].gpu.sharing: 'No' is ")
+            server.put(NODE_GROUP, group({"sharing": "Exclusive"}, "gpu"))
+            await server.until(lambda: known(server).get(CONFIG) == "Exclusive")
+            await server.until(lambda: followed(server, "node-0") is None)
+        assert followed(server, "plain") is None
+
+
+async def test_without_the_kind_no_label_of_a_group_is_wrong() -> None:
+    async with world() as server:
+        server.put(NODE, node("node-0", **{GROUP: "gpu"}))
+        async with leader(server):
+            await server.until(lambda: followed(server, "node-0"))
+            server.remove(CUSTOM_RESOURCE_DEFINITION, "nodegroups.deckhouse.io")
+            await server.until(lambda: followed(server, "node-0") is None)
 
 
 def cut(profile: str, name: str) -> dict[str, Any]:

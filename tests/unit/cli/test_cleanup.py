@@ -60,6 +60,7 @@ async def written(client: Client, name: str = "node-0") -> None:
         await client.apply(NODE, applied, Meta, manager=manager)
     for kind, manager in (
         ("GPUModeActive", labels.MANAGER_CONTROLLER),
+        ("NodeGroupFollowed", labels.MANAGER_NODE_GROUPS),
         ("DevicePluginConfigured", labels.MANAGER_DEVICE_PLUGIN),
         ("MigConfigured", labels.MANAGER_MIG_MANAGER),
     ):

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gpudeck import errors
 from gpudeck.api import labels, labelselectors, names
 from gpudeck.api.nodegroups import NODE_GROUP_NAME
 from gpudeck.mig import defaults
@@ -22,6 +23,7 @@ from gpudeck.pluginconfig import selecting
 
 DEFAULT = "default"
 """The group of GPU nodes that are in no other."""
+INVALID, UNKNOWN = "NodeGroupInvalid", "NodeGroupUnknown"
 KEY_LENGTH = 40
 """Of a group's part in names: `nvidia-device-plugin-<key>` is the value of a label too, and with
 `gpu-feature-discovery-` in front it has 62 characters."""
@@ -69,6 +71,8 @@ class Selected(msgspec.Struct, frozen=True):
     name: str
     selector: tuple[labelselectors.Requirement, ...]
     group: Group | None
+    refused: str = ""
+    """What is wrong with it, as the end of a sentence."""
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +81,10 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     node_groups: Mapping[str, Group | None] = {}
     """Those with something about GPUs, by name; None for one that cannot be read."""
     selected: tuple[Selected, ...] = ()
+    names: frozenset[str] | None = None
+    """Those of all NodeGroups; None where nobody serves the kind."""
+    refused: Mapping[str, str] = {}
+    """What is wrong with NodeGroups, by name, as the end of a sentence."""
 
     def groups(self) -> tuple[Group, ...]:
         """Return every group that can be read, the default one first."""
@@ -122,6 +130,38 @@ def of_node(node: Mapping[str, str], world: World) -> Membership:
         if labelselectors.fulfils(node, each.selector):
             return Membership(each.group, is_unreadable=each.group is None)
     return Membership(DEFAULT_GROUP)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What keeps a node from following its group."""
+
+    reason: str
+    message: str
+
+
+def problem(node: Mapping[str, str], world: World) -> Problem | None:
+    """Return what is wrong with the group of a node with these labels.
+
+    A NodeGroup that says nothing of GPUs is none, and a label of Deckhouse's means nothing where
+    Deckhouse is not.
+    """
+    if not node.get(labels.VENDOR):
+        return None
+    name = node.get(NODE_GROUP_NAME, "")
+    if name in world.node_groups:
+        return _refused(f"NodeGroup {name}", world.refused.get(name, ""))
+    fits = (each for each in world.selected if labelselectors.fulfils(node, each.selector))
+    found = next(fits, None)
+    if name and world.names is not None and name not in world.names:
+        allowed = errors.listed(sorted(world.names)) or "none, for there is no NodeGroup"
+        why = f"label {NODE_GROUP_NAME}: {name!r} is not a NodeGroup; allowed: {allowed}"
+        serving = found.name if found else DEFAULT
+        return Problem(UNKNOWN, f"{why}. The group {serving} serves the node.")
+    return _refused(f"group {found.name} of the chart", found.refused) if found else None
+
+
+def _refused(group: str, why: str) -> Problem | None:
+    return Problem(INVALID, f"{group}: {why}. The node stays as it was.") if why else None
 
 
 def wanted_labels(

@@ -12,19 +12,21 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
 from gpudeck import errors
-from gpudeck.api import documents, fields, labelselectors, names
+from gpudeck.api import documents, fields, labelselectors
+from gpudeck.api import names as naming
 from gpudeck.api.fields import Field
 from gpudeck.api.labelselectors import Requirement
 from gpudeck.api.nodegroups import NodeGroup
 from gpudeck.api.resources import NODE_GROUP
 from gpudeck.controller.nodegroups.groups import (
     DEFAULT,
+    INVALID,
     Group,
     Selected,
     Sharing,
@@ -35,7 +37,6 @@ from gpudeck.controller.nodegroups.groups import (
 from gpudeck.errors import InvalidError
 from gpudeck.mig import configs
 
-REASON = "NodeGroupInvalid"
 VALUES = "groups.yaml"
 """The key of the chart's ConfigMap with its own groups."""
 CUSTOM = "custom"
@@ -63,17 +64,19 @@ def node_group(found: NodeGroup) -> Group | None:
 
 
 def world(
-    found: Iterable[NodeGroup], text: str, before: World
+    found: Collection[NodeGroup] | None, text: str, before: World
 ) -> tuple[World, dict[str, InvalidError]]:
     """Return all groups, and what is wrong with some: by the name of the NodeGroup, or by the
-    path of the chart's value. `text` is the list of the chart's groups as YAML, or empty.
+    path of the chart's value. `found` is None where nobody serves NodeGroups; `text` is the list
+    of the chart's groups as YAML, or empty.
 
     A group that cannot be read stays as it was in `before`, for nodes that join it as well.
     """
     problems: dict[str, InvalidError] = {}
     keys = {DEFAULT}
+    names = None if found is None else frozenset(each.metadata.name for each in found)
     node_groups: dict[str, Group | None] = {}
-    for each in sorted(found, key=lambda found: found.metadata.name):
+    for each in sorted(found or (), key=lambda found: found.metadata.name):
         name = each.metadata.name
         try:
             group = node_group(each)
@@ -93,7 +96,7 @@ def world(
     for index, entry in enumerate(entries or ()):
         path = f"nodeGroups[{index}]"
         try:
-            name, selector = fields.read(entry, _head, reason=REASON, path=path)
+            name, selector = fields.read(entry, _head, reason=INVALID, path=path)
         except InvalidError as error:
             problems[path] = error
             continue
@@ -103,16 +106,23 @@ def world(
             )
             selected.append(Selected(name, selector, _taken(keys, group, f"{path}.name")))
         except InvalidError as error:
-            selected.append(Selected(name, selector, _kept(keys, known.get(name))))
+            kept = _kept(keys, known.get(name))
+            selected.append(Selected(name, selector, kept, error.message))
             problems[path] = error
-    return World(node_groups=node_groups, selected=tuple(selected)), problems
+    made = World(
+        node_groups=node_groups,
+        selected=tuple(selected),
+        names=names,
+        refused={name: problems[name].message for name in node_groups if name in problems},
+    )
+    return made, problems
 
 
 def _taken(keys: set[str], group: Group, path: str) -> Group:
     """Return the group itself. Raises InvalidError if another has its key."""
     if group.key in keys:
         allowed = "a name that no other group has"
-        raise errors.not_valid(path, group.name, allowed, reason=REASON)
+        raise errors.not_valid(path, group.name, allowed, reason=INVALID)
     keys.add(group.key)
     return group
 
@@ -127,8 +137,8 @@ def _kept(keys: set[str], group: Group | None) -> Group | None:
 
 def _values(text: str, problems: dict[str, InvalidError]) -> list[Any] | None:
     try:
-        found = documents.read(text or "[]", VALUES, reason=REASON)
-        return fields.read(found, _entries, reason=REASON, name=VALUES)
+        found = documents.read(text or "[]", VALUES, reason=INVALID)
+        return fields.read(found, _entries, reason=INVALID, name=VALUES)
     except InvalidError as error:
         problems[VALUES] = error
         return None
@@ -152,7 +162,7 @@ def _selector(field: Field) -> tuple[Requirement, ...]:
 
 
 def _use(gpu: Any, path: str, name: str) -> Use:
-    return fields.read(gpu, functools.partial(_gpu, name), reason=REASON, path=path)
+    return fields.read(gpu, functools.partial(_gpu, name), reason=INVALID, path=path)
 
 
 def _gpu(name: str, field: Field) -> Use:
@@ -261,7 +271,7 @@ def custom_name(group: str, config: configs.Config) -> str:
     """Return the name of a group's own MIG config: the same for the same partitions alone."""
     plain = sorted([list(each.devices or ()), dict(each.counts)] for each in config)
     digest = hashlib.sha256(msgspec.json.encode(plain)).hexdigest()[:8]
-    return names.label_value(f"{CUSTOM}-{group}", suffix=f"-{digest}")
+    return naming.label_value(f"{CUSTOM}-{group}", suffix=f"-{digest}")
 
 
 def _whole(field: Field, least: int, most: int | None) -> int:

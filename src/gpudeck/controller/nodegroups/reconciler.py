@@ -18,7 +18,7 @@ from gpudeck.api.core import ConfigMap, Node
 from gpudeck.api.meta import Meta, ObjectMeta, OwnerReference
 from gpudeck.api.resources import CONFIG_MAP, DAEMON_SET, NODE, NODE_GROUP, ROLE, Resource
 from gpudeck.controller import events, metrics
-from gpudeck.controller.nodegroups import features, groups, reading, served, workloads
+from gpudeck.controller.nodegroups import features, groups, reading, served, telling, workloads
 from gpudeck.controller.settings import Settings
 from gpudeck.kube import recording
 from gpudeck.kube.caching import Cache
@@ -50,6 +50,7 @@ class NodeGroups:
         self._is_wanted = bool(settings.node_workloads)
         self._default_mig_config = settings.default_mig_config
         self._features = features.Features(client, namespace)
+        self._teller = telling.Teller(client, report)
         self._templates = Cache(
             client,
             CONFIG_MAP,
@@ -117,7 +118,7 @@ class NodeGroups:
             if not self._is_discovered(node):
                 await self._features.forget(node)
         else:
-            await self._keep_labels(key)
+            await self._keep_node(key)
         return None
 
     def _node_changed(self, change: Change[Node]) -> None:
@@ -134,12 +135,13 @@ class NodeGroups:
 
     def _groups_changed(self) -> None:
         """Read all groups again, and start over with all that hangs on them."""
-        found = next(iter(self._templates.objects.values()), None)
-        if not self._served.is_synced or found is None:
+        templates = next(iter(self._templates.objects.values()), None)
+        if not self._served.is_synced or templates is None:
             return  # Without the templates the release is being removed: nodes stay as they are.
-        text = (found.data or {}).get(reading.VALUES, "")
+        text = (templates.data or {}).get(reading.VALUES, "")
+        found = self._served.objects if self._served.is_served else None
         self._read_epoch = self._served.epoch
-        self._world, self._problems = reading.world(self._served.objects, text, self._world)
+        self._world, self._problems = reading.world(found, text, self._world)
         metrics.refused_groups.set(len(self._problems))
         self._add_all()
 
@@ -246,10 +248,14 @@ class NodeGroups:
         metrics.writes.labels(resource.kind).inc()
         _log.info("Deleted what was of a group", kind=resource.kind, name=meta.name)
 
-    async def _keep_labels(self, name: str) -> None:
+    async def _keep_node(self, name: str) -> None:
         node = self._nodes.objects.get(name)
-        if node is None:
-            return
+        if node is not None:
+            await self._keep_labels(name, node)
+            problem = groups.problem(node.metadata.labels or {}, self._world)
+            await self._teller.tell(node, problem)
+
+    async def _keep_labels(self, name: str, node: Node) -> None:
         current = node.metadata.labels or {}
         member = groups.of_node(current, self._world)
         if member.is_unreadable:

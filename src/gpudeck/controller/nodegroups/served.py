@@ -8,7 +8,7 @@ objects only while it is there: a watch of a kind that nobody serves would fail 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from gpudeck import logs
 from gpudeck.api.meta import Meta, ObjectMeta
@@ -43,9 +43,14 @@ class NodeGroups:
         """Counts how often it was found out whether the kind is served."""
 
     @property
-    def objects(self) -> Iterable[NodeGroup]:
+    def objects(self) -> Collection[NodeGroup]:
         """What there is; complete once synced."""
         return self._objects.objects.values() if self._objects is not None else ()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the cluster has the kind; known once synced."""
+        return self._objects is not None
 
     @property
     def is_synced(self) -> bool:
