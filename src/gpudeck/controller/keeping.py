@@ -137,14 +137,20 @@ def node(found: Node) -> Node | None:
         for each in (found.spec.taints if found.spec else None) or ()
         if each.key in (labels.MODE_CHANGE, labels.MIG_TAINT)
     ]
+    all_said = (found.status.conditions if found.status else None) or ()
     said = [
         # Of the others' only whether there is one.
         each if each.type in _KEPT else NodeCondition(type=each.type)
-        for each in (found.status.conditions if found.status else None) or ()
+        for each in all_said
         if each.type in _SAID
     ]
     if not (notes or taints or said or any(map(_is_ours, meta.labels or ()))):
         return None
+    said += [  # Its time and words are nobody's here.
+        NodeCondition(type=each.type, status=sys.intern(each.status))
+        for each in all_said
+        if each.type == conditions.READY
+    ]
     known = {sys.intern(name): sys.intern(text) for name, text in (meta.labels or {}).items()}
     return Node(
         metadata=ObjectMeta(

@@ -118,6 +118,61 @@ async def test_a_node_that_takes_long_gives_its_turn_away_by_the_label() -> None
             assert tainted(server, found[0])
 
 
+def ready(server: ApiServer, name: str, status: str) -> None:
+    """The node's kubelet, or who misses it, says whether it is Ready."""
+    node = copy.deepcopy(server.objects(NODE)[name])
+    known = node.setdefault("status", {}).get("conditions", [])
+    others = [each for each in known if each["type"] != "Ready"]
+    node["status"]["conditions"] = [*others, {"type": "Ready", "status": status, "reason": "X"}]
+    server.put(NODE, node)
+
+
+async def test_a_node_that_is_not_ready_begins_when_it_is_and_keeps_no_other_waiting() -> None:
+    async with ApiServer() as server:
+        for name in ("away", "node-1"):
+            known = CARDS | {labels.ACTIVE_MODE: DRA}
+            server.put(NODE, {"metadata": {"name": name, "labels": known}})
+            server.put(POD, user_pod(name, **CARD) | {"spec": pod_spec(name)})
+            protect(server, name)
+        ready(server, "away", "Unknown")
+        async with controller(server, attended=False, default_mode=PLUGIN):
+            await server.until(lambda: tainted(server, "node-1"))
+            await server.until(lambda: is_said(server, "away", "WaitingForNode"))
+            label(server, "node-1", PLUGIN)  # It gives its turn away.
+            ready(server, "away", "True")
+            await server.until(lambda: tainted(server, "away"))
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_node_that_goes_away_in_its_turn_gives_it_to_the_next(restart: bool) -> None:
+    async with ApiServer() as server:
+        names = ("node-1", "node-2")
+        for name in names:
+            known = CARDS | {labels.ACTIVE_MODE: DRA}
+            server.put(NODE, {"metadata": {"name": name, "labels": known}})
+            server.put(POD, user_pod(name, **CARD) | {"spec": pod_spec(name)})
+            protect(server, name)
+        async with controller(server, attended=False, default_mode=PLUGIN):
+            [first] = await server.until(lambda: [each for each in names if tainted(server, each)])
+            [other] = set(names) - {first}
+            await server.until(lambda: is_said(server, other, "WaitingForTurn"))
+            if not restart:
+                ready(server, first, "Unknown")
+                await server.until(lambda: tainted(server, other))
+        ready(server, first, "Unknown")
+        async with controller(server, attended=False, default_mode=PLUGIN):
+            await server.until(lambda: tainted(server, other))
+            await server.until(lambda: "once the node is Ready, and no" in said(server, first))
+            allow(server, first)
+            await server.until(lambda: is_said(server, first, "WaitingForOffer"))
+
+
+def said(server: ApiServer, name: str) -> str:
+    """The message of a node's condition GPUModeActive."""
+    known = server.objects(NODE)[name]["status"]["conditions"]
+    return next(str(each["message"]) for each in known if each["type"] == "GPUModeActive")
+
+
 async def test_a_node_that_only_waits_for_its_turn_is_no_news() -> None:
     """The condition says it; of a big cluster there would be thousands of Events at once."""
     async with ApiServer() as server:

@@ -7,7 +7,7 @@ import msgspec
 from tests.support import gpus
 
 from gpudeck.api import selectors
-from gpudeck.api.core import Node
+from gpudeck.api.core import Node, NodeCondition, NodeStatus
 from gpudeck.api.meta import ObjectMeta
 from gpudeck.api.resource import ResourceClaim
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
@@ -101,7 +101,22 @@ def test_of_a_node_labels_and_our_annotations_stay() -> None:
     )
 
 
+def test_of_a_nodes_readiness_only_that_is_kept_and_its_heartbeats_are_not() -> None:
+    def kept(time: str) -> Node | None:
+        ready = NodeCondition(
+            type="Ready", status="True", reason="KubeletReady", last_transition_time=time
+        )
+        meta = ObjectMeta(name="node-0", labels={"gpu.deckhouse.io/vendor": "nvidia"})
+        return keeping.node(Node(metadata=meta, status=NodeStatus(conditions=[ready])))
+
+    found = kept("2026-11-30T10:00:00Z")
+    assert found == kept("2026-11-30T11:00:00Z")
+    assert found is not None
+    assert found.status == NodeStatus(conditions=[NodeCondition(type="Ready", status="True")])
+
+
 def test_a_node_that_has_to_do_with_no_card_is_not_kept() -> None:
     plain = ObjectMeta(name="node-0", labels={"pool": "a"}, annotations={"other": "x"})
-    assert keeping.node(Node(metadata=plain)) is None
+    status = NodeStatus(conditions=[NodeCondition(type="Ready", status="True")])
+    assert keeping.node(Node(metadata=plain, status=status)) is None
     assert keeping.node(Node(metadata=ObjectMeta(name="node-0"))) is None

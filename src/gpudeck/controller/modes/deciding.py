@@ -40,6 +40,7 @@ class Phase(enum.StrEnum):
     NOTHING_OFFERED = "NothingOffered"
     UNKNOWN = "ModeUnknown"
     WAITING_FOR_TURN = "WaitingForTurn"
+    WAITING_FOR_NODE = "WaitingForNode"
     STARTING = "ModeChangeStarting"
     DRAINING = "DrainingPods"
     WAITING_FOR_CLAIMS = "WaitingForClaims"
@@ -62,6 +63,7 @@ _SETTLED = frozenset(
         Phase.NOTHING_OFFERED,
         Phase.UNKNOWN,
         Phase.WAITING_FOR_TURN,
+        Phase.WAITING_FOR_NODE,
     }
 )
 
@@ -117,11 +119,13 @@ def settled(
     default: str,
     *,
     may_start: bool = True,
+    is_ready: bool = True,
     nothing: str = "",
 ) -> Step | None:
     """Return the step of a Node where the labels say all; None where more is to be seen.
 
-    `may_start` is False while other nodes have to be done first; `nothing` is as in a View.
+    `may_start` is False while other nodes have to be done first, `is_ready` while the kubelet
+    ends and begins no pod; `nothing` is as in a View.
     """
     if known.get(labels.VENDOR) not in SERVED:
         return Step(Phase.NO_CARDS)
@@ -131,6 +135,9 @@ def settled(
         return _settled(known, target, nothing)
     if taint is None and active == _other(target):
         why = f"Cards are to change from {active} to {target}, after"
+        if not is_ready:
+            why = f"Cards are to change from {active} to {target} once the node is Ready."
+            return Step(Phase.WAITING_FOR_NODE, active, message=why)
         if not may_start:
             why = f"{why} those of other nodes."
             return Step(Phase.WAITING_FOR_TURN, active, message=why)

@@ -143,6 +143,12 @@ def taint_of(node: Node) -> str | None:
     return next((each.value or "" for each in taints if each.key == labels.MODE_CHANGE), None)
 
 
+def is_ready(node: Node) -> bool:
+    """Whether a Node is Ready; one that was made a moment ago says nothing of it yet."""
+    found = (node.status.conditions if node.status else None) or ()
+    return all(each.status == conditions.TRUE for each in found if each.type == conditions.READY)
+
+
 def _allocatable(node: Node, offered: Collection[str]) -> tuple[str, ...]:
     found = (node.status.allocatable if node.status else None) or {}
     return tuple(

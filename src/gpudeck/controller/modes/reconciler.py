@@ -60,7 +60,7 @@ class Modes:
         self._policy = policy
         self._evictor = eviction.Evictor(client)
         self._changing: set[str] = set()
-        """Nodes that follow a new default, as the cache has them."""
+        """Nodes that follow a new default and are Ready, as the cache has them."""
         self._started: set[str] = set()
         """Nodes that follow a new default, of which the cache may not know yet."""
         nodes.subscribe(self._changed)
@@ -71,7 +71,10 @@ class Modes:
 
     def _changed(self, change: Change[Node]) -> None:
         node = change.new
-        if node is not None and looking.taint_of(node) is not None and not _has_wish(node):
+        if node is None or not looking.is_ready(node):
+            self._changing.discard(change.key)
+            self._leave(change.key)  # Its pods neither end nor begin.
+        elif looking.taint_of(node) is not None and not _has_wish(node):
             self._changing.add(change.key)
         else:
             self._changing.discard(change.key)
@@ -115,6 +118,7 @@ class Modes:
             taint,
             self._policy.default,
             may_start=self._may_start(node.metadata.name, known),
+            is_ready=looking.is_ready(node),
             nothing=self._looker.nothing(node.metadata.name),
         )
         before = writing.condition_of(node)
@@ -125,19 +129,20 @@ class Modes:
     async def _advance(self, node: Node) -> float | None:
         name, known = node.metadata.name, node.metadata.labels or {}
         seconds = _elapsed(node)
-        is_slow = seconds > self._policy.slow_seconds
+        is_slow, is_ready = seconds > self._policy.slow_seconds, looking.is_ready(node)
         step = deciding.settled(
             known,
             looking.taint_of(node),
             self._policy.default,
             may_start=self._may_start(name, known),
+            is_ready=is_ready,
             nothing=self._looker.nothing(name),
         )
         if step is None:
             # A node that has just come changes nothing, and may wait for somebody else's plugin.
             changes = labels.ACTIVE_MODE in known or looking.taint_of(node) is not None
-            if labels.MODE in known:
-                self._leave(name)  # It follows its own label from now on, however long it takes.
+            if labels.MODE in known or not is_ready:
+                self._leave(name)  # Nobody waits for it, however long it takes.
             elif changes:
                 self._started.add(name)
             view = await self._looker.look(node)
@@ -149,7 +154,7 @@ class Modes:
             blocked = await self._evictor.evict(name, step.evict)
         finally:
             minutes = self._policy.slow_seconds / 60 if is_slow else 0.0
-            told = writing.with_reasons(step, blocked, slow_minutes=minutes)
+            told = writing.with_reasons(step, blocked, slow_minutes=minutes, is_ready=is_ready)
             await self._writer.say(node, told, is_slow=is_slow)
         if step.taint is None:  # Also of a node that waits for somebody else's plugin to go.
             self._leave(name)

@@ -26,7 +26,7 @@ from gpudeck.kube.client import Client
 SLOW = "ModeChangeSlow"
 CHANGED = "ModeChanged"
 _WARNINGS = (Phase.UNKNOWN,)
-_QUIET = (Phase.NO_CARDS, Phase.WAITING_FOR_TURN)
+_QUIET = (Phase.NO_CARDS, Phase.WAITING_FOR_TURN, Phase.WAITING_FOR_NODE)
 """What is not told: another default has hundreds of nodes wait at once."""
 
 
@@ -161,7 +161,7 @@ def condition_of(node: Node) -> NodeCondition | None:
 
 
 def with_reasons(
-    step: deciding.Step, blocked: dict[Any, str], *, slow_minutes: float
+    step: deciding.Step, blocked: dict[Any, str], *, slow_minutes: float, is_ready: bool = True
 ) -> deciding.Step:
     """Return the step with what stands in its way in its sentence. Pure."""
     message = step.message
@@ -169,6 +169,8 @@ def with_reasons(
     if reasons:
         more = f" So it is with {len(reasons) - 1} more." if len(reasons) > 1 else ""
         message += f" {reasons[0]}{more}"
+    if not is_ready and not step.phase.is_settled:
+        message += " It goes on once the node is Ready, and no other node waits for it."
     if slow_minutes and not step.phase.is_settled:
         message += f" It has taken more than {slow_minutes:g} min; nothing is forced."
     return msgspec.structs.replace(step, message=message)

@@ -214,6 +214,17 @@ def test_a_node_that_has_to_wait_for_its_turn_is_left_as_it_is() -> None:
     assert deciding.settled(known, PLUGIN, PLUGIN, may_start=False) is None
 
 
+def test_a_node_that_is_not_ready_is_left_as_it_is_until_it_is() -> None:
+    for known in (labelled(active=DRA), labelled(wish=PLUGIN, active=DRA)):
+        step = deciding.settled(known, None, PLUGIN, may_start=False, is_ready=False)
+        assert step is not None
+        assert (step.phase, step.active, step.taint) == (Phase.WAITING_FOR_NODE, DRA, None)
+        assert (
+            step.message == "Cards are to change from dra to device-plugin once the node is Ready."
+        )
+    assert deciding.settled(labelled(active=DRA), PLUGIN, PLUGIN, is_ready=False) is None
+
+
 def test_a_node_whose_partitions_are_being_changed_is_left_until_that_is_done() -> None:
     known = labelled(wish=DRA, active=PLUGIN)
     paused = known | {"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}
