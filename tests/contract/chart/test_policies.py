@@ -34,6 +34,7 @@ from gpudeck.api.resources import (
     RESOURCE_SLICE,
     Resource,
 )
+from gpudeck.devices.identities import PciAddress
 from gpudeck.errors import ForbiddenError, GpudeckError
 from gpudeck.kube.client import Client
 from gpudeck.repartitioning import nodes, progress
@@ -101,9 +102,13 @@ def resource(each: dict[str, Any]) -> Resource:
     return Resource(group, version, each["kind"], PLURALS[each["kind"]], namespaced)
 
 
+def pod_name(account: str, node: str) -> str:
+    return f"{account}-{node if len(node) < 100 else names.digest(node)}"
+
+
 def pod(account: str, node: str) -> dict[str, Any]:
     return {
-        "metadata": {"name": f"{account}-{node}", "namespace": SYSTEM},
+        "metadata": {"name": pod_name(account, node), "namespace": SYSTEM},
         "spec": {
             "serviceAccountName": account,
             "nodeName": node,
@@ -118,7 +123,7 @@ async def connected(kubeconfig: str, account: str, node: str) -> AsyncIterator[C
     async with await Client.connect(kubeconfig) as admin:
         wanted: dict[str, Any] = {"expirationSeconds": 3600}
         if node:
-            name = f"{account}-{node}"
+            name = pod_name(account, node)
             pod = await admin.get(POD, name, Meta, namespace=SYSTEM)
             wanted["boundObjectRef"] = {
                 "apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod.metadata.uid,
@@ -129,7 +134,7 @@ async def connected(kubeconfig: str, account: str, node: str) -> AsyncIterator[C
         answer = await admin.raw("POST", TOKENS.format(account), body=json.dumps(body).encode())
     content = json.loads(Path(kubeconfig).read_text())
     content["users"] = [{"name": "admin", "user": {"token": json.loads(answer)["status"]["token"]}}]
-    path = Path(kubeconfig).with_name(f"{account}-{node}")
+    path = Path(kubeconfig).with_name(pod_name(account, node))
     path.write_text(json.dumps(content))
     async with await Client.connect(str(path)) as client:
         yield client
@@ -242,17 +247,27 @@ LONG = "a-node-of-a-pool-whose-name-is-longer.than-the-value-of-a-label-may.be.e
 async def test_a_node_with_a_name_that_no_label_holds_speaks_for_itself_alone(
     kubeconfig: str, admin: Client
 ) -> None:
-    await admin.create(NODE, {"metadata": {"name": LONG}}, Meta)
-    await admin.create(POD, pod(AGENT, LONG), Meta)
-    body = gpu(LONG)
-    async with connected(kubeconfig, AGENT, LONG) as own:
-        body["metadata"]["labels"] = {"gpu.deckhouse.io/node": names.node_label(LONG)}
-        assert await refusal(own, PHYSICAL_GPU, body) == ""
-        for label in ("node-0", "a-node-0123abcd", f"{LONG[:54]}-x", ""):
-            body["metadata"]["labels"] = {"gpu.deckhouse.io/node": label}
-            assert "the label gpu.deckhouse.io/node must be" in await refusal(
-                own, PHYSICAL_GPU, body
+    longest = LONG.ljust(253, "x")
+    for node in (LONG, longest, "0" * 236, f"{'a' * 224}.{'b' * 12}"):
+        twin = f"{node[:-1]}y"
+        await admin.create(NODE, {"metadata": {"name": node}}, Meta)
+        await admin.create(POD, pod(AGENT, node), Meta)
+        async with connected(kubeconfig, AGENT, node) as own:
+            assert await refusal(own, PHYSICAL_GPU, carded(node)) == ""
+            for label in ("node-0", "a-node-0123abcd", f"{node[:52]}-1", names.node_label(twin)):
+                assert "the label gpu.deckhouse.io/node must be" in await refusal(
+                    own, PHYSICAL_GPU, carded(node, label)
+                )
+            assert "is not that of a card of node" in await refusal(
+                own, PHYSICAL_GPU, carded(twin, names.node_label(node))
             )
+
+
+def carded(node: str, label: str = "") -> dict[str, Any]:
+    """A card by the name that gpudeck gives it."""
+    name = names.physical_gpu_name(node, PciAddress.parse("0000:1b:00.0"))
+    known = {"gpu.deckhouse.io/node": label or names.node_label(node)}
+    return {"metadata": {"name": name, "labels": known}}
 
 
 @pytest.mark.parametrize("name", ["node-0", "node-0-x", "node-00-0000-1b-00-0"])

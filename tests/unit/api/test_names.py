@@ -61,10 +61,18 @@ def test_a_card_is_named_by_its_node_and_place() -> None:
 
 def test_a_long_node_name_is_cut_and_hashed_and_stays_unique() -> None:
     first, second = (("a" * 50 + ".") * 4 + "b" * 48 + end for end in "xy")
-    made = [names.physical_gpu_name(node, _ADDRESS) for node in (first, second)]
+    made = [names.physical_gpu_name(node, _ADDRESS) for node in (first, second, "c" * 237)]
     assert made[0] != made[1]
     assert all(len(name) <= 253 and _SUBDOMAIN.fullmatch(name) for name in made)
     assert all(name.endswith("-0000-1b-00-0") for name in made)
+
+
+def test_names_of_nodes_that_begin_alike_are_told_apart() -> None:
+    made = {f"{'a' * 80}{first}.{'b' * 70}-{second}" for first in range(60) for second in range(60)}
+    assert len({names.node_label(each) for each in made}) == len(made)
+    assert all(len(names.node_label(each)) <= 63 for each in made)
+    assert names.node_label("a" * 63) == "a" * 63
+    assert names.node_label("a" * 64) == f"{'a' * 52}-{names.digest('a' * 64)}"
 
 
 def test_a_device_name_leads_back_to_its_card() -> None:
