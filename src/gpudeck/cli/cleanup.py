@@ -29,7 +29,7 @@ from gpudeck.api.resources import DEPLOYMENT, LEASE, NODE
 from gpudeck.cli import output, reading
 from gpudeck.features import deciding, planning
 from gpudeck.kube.client import Client
-from gpudeck.repartitioning import nodes
+from gpudeck.mig import nodes
 
 AT_A_TIME = 8
 TRIES = 5

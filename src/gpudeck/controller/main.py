@@ -28,7 +28,7 @@ from gpudeck.api.resources import (
 )
 from gpudeck.api.v1alpha1.gpuclass import GPUClass
 from gpudeck.api.v1alpha1.physicalgpu import PhysicalGPU
-from gpudeck.controller import attendance, disruption, events, keeping, metrics
+from gpudeck.controller import attendance, disruption, events, keeping, metrics, returning
 from gpudeck.controller.admission import webhooks
 from gpudeck.controller.draining import reconciler as drain_reconciler
 from gpudeck.controller.gpuclass import reconciler as class_reconciler
@@ -128,12 +128,14 @@ class Controller:
         self._nodes = Cache(client, NODE, Node, keep=keeping.node)
         self._cordons = cordons.Cordons(client, self._cordon_changed)
         self._draining = drain_reconciler.Draining(client, self._recorder, self._nodes)
+        namespace = settings.namespace or client.namespace
+        self._returning = returning.Returning(client, self._recorder, self._nodes, namespace)
         self._modes = mode_reconciler.Modes(
             client,
             self._nodes,
             looking.Looker(
                 client,
-                settings.namespace or client.namespace,
+                namespace,
                 self._claims_on,
                 nothing=self._nothing_offered,
             ),
@@ -216,6 +218,8 @@ class Controller:
             group.create_task(self._modes.lead(), name="modes")
             group.create_task(self._node_groups.lead(), name="nodegroups")
             group.create_task(self._draining.lead(), name="draining")
+            if not self._settings.mig_manager:
+                group.create_task(self._returning.lead(), name="returning")
 
     async def _reconcile_class(self, name: str) -> float | None:
         if name == _ALL:
@@ -340,6 +344,8 @@ class Controller:
         metrics.waiting.labels("modes").set(len(self._modes.queue))
         metrics.waiting.labels("nodegroups").set(len(self._node_groups.queue))
         metrics.waiting.labels("draining").set(len(self._draining.queue))
+        if not self._settings.mig_manager:
+            metrics.waiting.labels("returning").set(len(self._returning.queue))
         for phase, count in self._cards.phases.items():
             if phase:
                 metrics.cards.labels(phase).set(count)

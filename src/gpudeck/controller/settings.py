@@ -48,6 +48,11 @@ class Settings(KubeSettings):
         "MIG config of nodes without the label nvidia.com/mig.config, as mig-manager has it; empty "
         "has a node that leaves all groups with MIG get whole cards again.",
     )
+    mig_manager: bool = setting(
+        True,
+        "Whether nvidia-mig-manager is deployed; false gives nodes back that it has left in the "
+        "middle of a change.",
+    )
     mode_changes: int = setting(
         1,
         "Nodes that change their mode at the same time because --default-mode has changed; those "

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """mig-manager: a node's cards partitioned as a label of the Node says, and the node kept safe.
 
-    progress    how far a change has come, as it is kept on the Node (pure)
-    nodes       what a Node says of it, and the patch that lets it say something else (pure)
     sources     which config a name means (pure)
     stepping    the next step, from Node, cards, pods and time (pure)
     looking     the cards, read and changed by the maker's library

@@ -17,8 +17,8 @@ import msgspec
 
 from gpudeck import errors
 from gpudeck.kubelet import listing
-from gpudeck.mig import applying, attending, configs, planning
-from gpudeck.repartitioning import nodes, sources
+from gpudeck.mig import applying, attending, configs, nodes, planning
+from gpudeck.repartitioning import sources
 from gpudeck.vendors import contract, records
 
 Find = Callable[[Sequence[records.CardState]], sources.Found]

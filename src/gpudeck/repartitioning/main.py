@@ -28,12 +28,10 @@ from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
 from gpudeck.kube.watching import Change
 from gpudeck.kubelet import listing
-from gpudeck.mig import attending, clients, configs
+from gpudeck.mig import attending, clients, configs, nodes, progress
 from gpudeck.repartitioning import (
     looking,
     metrics,
-    nodes,
-    progress,
     reporting,
     sources,
     stepping,

@@ -19,9 +19,9 @@ import msgspec
 from gpudeck import errors
 from gpudeck.api import labels
 from gpudeck.kubelet import listing
-from gpudeck.repartitioning import nodes, progress
+from gpudeck.mig import nodes, progress
+from gpudeck.mig.progress import Phase, Record
 from gpudeck.repartitioning.looking import Failure, Look
-from gpudeck.repartitioning.progress import Phase, Record
 
 DEVICE_PLUGIN = "device-plugin"
 AGAIN_SECONDS = 60.0

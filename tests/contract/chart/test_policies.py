@@ -37,7 +37,7 @@ from gpudeck.api.resources import (
 from gpudeck.devices.identities import PciAddress
 from gpudeck.errors import ForbiddenError, GpudeckError
 from gpudeck.kube.client import Client
-from gpudeck.repartitioning import nodes, progress
+from gpudeck.mig import nodes, progress
 
 pytestmark = pytest.mark.asyncio
 

@@ -18,7 +18,7 @@ from gpudeck.api.meta import Meta
 from gpudeck.api.resources import DEPLOYMENT, LEASE, NODE
 from gpudeck.cli import cleanup, main
 from gpudeck.kube.client import Client
-from gpudeck.repartitioning import nodes, progress
+from gpudeck.mig import nodes, progress
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,9 +10,10 @@ import pytest
 
 from gpudeck import errors
 from gpudeck.kubelet.listing import Pod
-from gpudeck.repartitioning import nodes, progress, stepping
+from gpudeck.mig import nodes, progress
+from gpudeck.mig.progress import Phase, Record, State
+from gpudeck.repartitioning import stepping
 from gpudeck.repartitioning.looking import Failure, Look
-from gpudeck.repartitioning.progress import Phase, Record, State
 from gpudeck.repartitioning.stepping import Act, Limits, Situation
 
 NOW, BOOT = 1_000_000, "boot-1"

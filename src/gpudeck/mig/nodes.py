@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Node says that matters to its partitions, and what is to be written to it. Pure.
 
-Of a Node this process changes its state label, the labels that pause workloads, one taint,
-whether it is cordoned, and three annotations; everything else is other people's. A workload's
-label is only given back while it still says that it is paused, so a label that a person has
-set meanwhile stays; and only who has cordoned the node uncordons it. Who that was the API
-server knows, so it is known also where somebody has removed the record of the change.
+Called by mig-manager, and by who gives a Node back that it has left. Of a Node it changes the
+state label, the labels that pause workloads, one taint, whether it is cordoned, and three
+annotations; everything else is other people's. A workload's label is only given back while it
+still says that it is paused, so a label that a person has set meanwhile stays; and only who has
+cordoned the node uncordons it. Who that was the API server knows, so it is known also where
+somebody has removed the record of the change.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import msgspec
 
 from gpudeck.api import labels
 from gpudeck.api.core import OwnedNode, Taint
-from gpudeck.repartitioning import progress
+from gpudeck.mig import progress
 
 PAUSED = labels.PAUSED_FOR_MIG
 TRUE = "true"
@@ -170,6 +171,20 @@ def _own_drain(notes: Mapping[str, str]) -> str:
     except (msgspec.DecodeError, RecursionError):
         return ""
     return text if isinstance(found, dict) and found.get("by") == BY else ""
+
+
+def is_taken(node: OwnedNode) -> bool:
+    """Whether a change has something of a Node that is to be given back.
+
+    Of one that has ended nothing is left but its record and the state.
+    """
+    now = seen(node)
+    taints = (node.spec.taints if node.spec else None) or []
+    return (
+        now.is_cordoned_by_us
+        or any(each.key == TAINT.key for each in taints)
+        or (now.record is not None and now.record.phase is not progress.Phase.DONE)
+    )
 
 
 def pauses(deploy: Mapping[str, str]) -> dict[str, str]:

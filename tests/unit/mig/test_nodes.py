@@ -11,7 +11,7 @@ import pytest
 from gpudeck.api import core
 from gpudeck.api import labels as names
 from gpudeck.api.core import NodeSpec, NodeStatus, OwnedMeta, OwnedNode, Taint
-from gpudeck.repartitioning import nodes, progress
+from gpudeck.mig import nodes, progress
 
 DEPLOY = "nvidia.com/gpu.deploy."
 STATE, CHANGE = "nvidia.com/mig.config.state", "gpu.deckhouse.io/mig-change"
