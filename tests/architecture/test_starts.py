@@ -31,3 +31,26 @@ def test_a_start_is_spared_what_is_needed_later_or_never(
     text = f"import sys, {module}; print(sorted(set({absent!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+_FORKED = """
+import os, sys, threading
+
+def fork():
+    loaded = sorted({"grpc", "uvloop", "aiohttp"} & set(sys.modules))
+    print(threading.active_count(), loaded, flush=True)
+    os._exit(0)
+
+os.fork = fork
+from gpudeck.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("words", [("adapter", "nvidia"), ("device-plugin",), ("gfd",)])
+def test_a_library_process_is_forked_before_there_are_threads_and_what_starts_some(
+    words: tuple[str, ...],
+) -> None:
+    command = [sys.executable, "-c", _FORKED, *words]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "1 []"

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start, await and end child processes. No other package of the product starts any.
 
-A process that takes long to begin may be started before the event loop and what it needs are
-there (`Early`), and be taken over by `Child.adopt`.
-
 A child gets a session of its own, so ending it ends what it started as well. No
 shell is ever involved: arguments are passed as they are. The environment is what
 the caller gives, not this process's.
+
+A program that is Python itself can begin as a copy of this process (`Forked`), which spares it the
+start of an interpreter, and be taken over by `Child.adopt`. That is for the begin of a process,
+before there are an event loop and threads: a copy has neither, but all their locks. It has a
+process group of its own, to the same end.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -35,35 +36,29 @@ class Finished(msgspec.Struct, frozen=True):
     error_output: bytes
 
 
-class Early:
-    """A process that was started without an event loop; its output goes where ours goes."""
+class Forked:
+    """A copy of this process that does something else; its output goes where ours goes."""
 
-    def __init__(
-        self,
-        arguments: Sequence[str],
-        *,
-        environment: Mapping[str, str] | None = None,
-        descriptors: Sequence[int] = (),
-    ) -> None:
-        """Start it. Raises NotFoundError or ForbiddenError if the program cannot be started."""
+    def __init__(self, program: Callable[[], None], name: str) -> None:
+        """Fork; the copy ends with `program`, which tells of its own errors.
+
+        Raises UnavailableError if the node cannot start a process.
+        """
         try:
-            self._process = subprocess.Popen(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                env=dict(_ENVIRONMENT if environment is None else environment),
-                pass_fds=descriptors,
-                start_new_session=True,
-            )
+            self.pid = os.fork()
         except OSError as error:
-            raise files.translated(error, arguments[0]) from error
-        self.name = arguments[0]
-        self.pid = self._process.pid
-        self._ended: asyncio.Event | None = None
-
-    @property
-    def returncode(self) -> int | None:
+            raise files.translated(error, name) from error
+        if self.pid == 0:
+            try:
+                os.setpgid(0, 0)
+                program()
+            finally:
+                os._exit(os.EX_SOFTWARE)
+        os.setpgid(self.pid, self.pid)  # Both do: whoever of them is first, it can be ended now.
+        self.name = name
+        self.returncode: int | None = None
         """As of `asyncio.subprocess.Process`."""
-        return self._process.returncode
+        self._ended: asyncio.Event | None = None
 
     def attach(self) -> None:
         """Let the running loop hear of its end."""
@@ -74,7 +69,7 @@ class Early:
     def _reap(self, descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)
-        self._process.wait()  # It has ended: the kernel says so by the descriptor.
+        self._wait()  # It has ended: the kernel says so by the descriptor.
         if self._ended is not None:
             self._ended.set()
 
@@ -82,7 +77,12 @@ class Early:
         """As of `asyncio.subprocess.Process`, after `attach`."""
         if self._ended is not None:
             await self._ended.wait()
-        return self._process.wait()
+        return self._wait()
+
+    def _wait(self) -> int:
+        if self.returncode is None:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
 
     async def communicate(self) -> tuple[bytes, bytes]:
         """As of `asyncio.subprocess.Process`: its output went elsewhere."""
@@ -93,7 +93,7 @@ class Early:
 class Child:
     """A process that runs beside this one."""
 
-    def __init__(self, process: asyncio.subprocess.Process | Early, name: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked, name: str) -> None:
         self._process = process
         self.name = name
 
@@ -127,10 +127,10 @@ class Child:
         return cls(process, arguments[0])
 
     @classmethod
-    def adopt(cls, early: Early) -> Child:
+    def adopt(cls, forked: Forked) -> Child:
         """Take over a process that was started before; only once."""
-        early.attach()
-        return cls(early, early.name)
+        forked.attach()
+        return cls(forked, forked.name)
 
     @property
     def pid(self) -> int:

@@ -4,8 +4,9 @@
 Used by `supervisor` and `probing`. A call that passes its deadline raises HungError with
 the name of the library function that was entered; the process is then of no more use
 and the caller kills it. A process that not even SIGKILL ends (it sits in the kernel) is
-known by `ended` staying False. Each is a program of its own: the serving process
-cannot fork safely (gRPC starts threads), and is twice as large.
+known by `ended` staying False. The first can be a copy of this process from before it serves
+(`Program.prepare`): it has what it would import, so it spares half of a start. Each later one is a
+program of its own: the serving process cannot fork safely (gRPC starts threads).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Program(contract.Value, frozen=True):
             )
         with _Ends() as ends:
             child = await processes.Child.start(
-                ends.arguments(self),
+                [sys.executable, "-c", _START, msgspec.json.encode(ends.order(self)).decode()],
                 # The maker's library is to see what it would see in this process.
                 environment=os.environ,
                 descriptors=ends.descriptors,
@@ -84,15 +85,19 @@ class Program(contract.Value, frozen=True):
         return LibraryProcess(child, connection, memory, on_events=on_events, on_end=on_end)
 
     def prepare(self) -> None:
-        """Start one now and let it open the library, for the first `start` of an equal program.
+        """Fork one now and let it open the library, for the first `start` of an equal program.
 
-        For the begin of a process: the library opens while the rest is still being imported.
-        Raises as `start`.
+        For the begin of a process, before there are threads: the library opens while the rest is
+        still being imported. Raises as `start`.
         """
         with _Ends() as ends:
-            process = processes.Early(
-                ends.arguments(self), environment=os.environ, descriptors=ends.descriptors
-            )
+            order = ends.order(self)
+
+            def program() -> None:
+                ends.drop()
+                worker.serve(order)
+
+            process = processes.Forked(program, "the library process")
             connection, memory = ends.keep()
         connection.send(_encode(worker.Call(id=1, method="open")))
         _prepared[self] = _Early(process, connection, memory)
@@ -132,9 +137,9 @@ class _Ends:
         self.descriptors = [self._theirs.fileno(), self._progress]
         self._is_kept = False
 
-    def arguments(self, program: Program) -> list[str]:
-        """The command of the process."""
-        order = worker.Order(
+    def order(self, program: Program) -> worker.Order:
+        """What the process is told."""
+        return worker.Order(
             connection=self._theirs.fileno(),
             progress=self._progress,
             parent=os.getpid(),
@@ -142,7 +147,10 @@ class _Ends:
             settings=program.settings,
             log_level=program.log_level,
         )
-        return [sys.executable, "-c", _START, msgspec.json.encode(order).decode()]
+
+    def drop(self) -> None:
+        """Close our end in a copy of this process: theirs is to see when it closes here."""
+        self._ours.close()
 
     def keep(self) -> tuple[socket.socket, mmap.mmap]:
         """Our ends: the connection, and the memory where the process notes what it does."""
@@ -161,7 +169,7 @@ class _Ends:
 
 
 class _Early(NamedTuple):
-    process: processes.Early
+    process: processes.Forked
     connection: socket.socket
     memory: mmap.mmap
 
@@ -196,7 +204,6 @@ class LibraryProcess:
         self.pid = child.pid
         self.heard_at = self._loop.time()
         """When the process last sent anything, in the loop's time."""
-        self._loop.add_reader(self._connection, self._receive)
         self._watch = self._loop.create_task(self._watch_end())
 
     @property
@@ -211,6 +218,9 @@ class LibraryProcess:
 
     async def open(self, *, deadline_seconds: float) -> contract.DriverState:
         """`Library.open`. Raises HungError, EndedError or what the library raised."""
+        if self._connection.fileno() >= 0:
+            # Not before: the answer to what `prepare` has sent is to find who waits for it.
+            self._loop.add_reader(self._connection, self._receive)
         reply = await self._call(worker.Call(id=0, method="open"), deadline_seconds)
         if reply.state is None:
             raise EndedError("the library process gave no answer to open")

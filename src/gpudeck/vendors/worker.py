@@ -23,6 +23,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from typing import NoReturn
 
 import msgspec
 
@@ -39,7 +40,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 class Order(contract.Value, frozen=True):
-    """What the process is told when it is started, as JSON in its argument."""
+    """What the process is told when it is started."""
 
     connection: int
     """Descriptor of the socket for calls."""
@@ -84,15 +85,18 @@ _decode = msgspec.msgpack.Decoder(Call).decode
 
 
 def main() -> None:
-    """Serve the process that is named in the order."""
-    order = msgspec.json.decode(sys.argv[1], type=Order)
-    _become("gpudeck-library", order.parent)
-    logs.configure(order.log_level)
-    connection = socket.socket(fileno=order.connection)
-    progress = open_progress(order.progress)
-    library = registry.load(order.vendor).library(order.settings, progress)
+    """Serve the process that is named in the order, which is this program's argument."""
+    serve(msgspec.json.decode(sys.argv[1], type=Order))
+
+
+def serve(order: Order) -> NoReturn:
+    """Be the library process of an order, and end as it does."""
     try:
-        run(connection, library)
+        _become("gpudeck-library", order.parent)
+        logs.configure(order.log_level)
+        connection = socket.socket(fileno=order.connection)
+        progress = open_progress(order.progress)
+        run(connection, registry.load(order.vendor).library(order.settings, progress))
     except BaseException:  # noqa: BLE001 - the other thread must not keep the process.
         report_and_exit(os.EX_SOFTWARE)
     os._exit(os.EX_OK)
@@ -172,7 +176,7 @@ def _become(name: str, parent: int) -> None:
         os._exit(os.EX_OK)
 
 
-def report_and_exit(code: int) -> None:
+def report_and_exit(code: int) -> NoReturn:
     """End this process at once, with the traceback of the error being handled on stderr."""
     traceback.print_exc()
     sys.stderr.flush()

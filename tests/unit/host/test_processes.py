@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -65,23 +66,20 @@ async def test_a_child_that_ignores_sigterm_is_killed() -> None:
     assert await child.stop(grace_seconds=0.05)
 
 
-async def test_a_process_started_before_the_loop_is_taken_over() -> None:
-    early = processes.Early(["/bin/sh", "-c", "exec sleep 60"])
-    child = processes.Child.adopt(early)
-    assert (child.pid, child.status) == (early.pid, None)
+async def test_a_copy_of_this_process_is_taken_over() -> None:
+    forked = processes.Forked(lambda: time.sleep(60), "copy")
+    child = processes.Child.adopt(forked)
+    assert (child.pid, child.status) == (forked.pid, None)
     assert await child.kill()
     assert child.status == -signal.SIGKILL
 
 
-async def test_the_end_of_a_process_before_it_was_taken_over_is_heard() -> None:
-    reader, writer = os.pipe()
-    early = processes.Early(["/bin/sh", "-c", "exit 3"], descriptors=[writer])
-    os.close(writer)
-    assert await asyncio.to_thread(os.read, reader, 1) == b""
-    os.close(reader)
-    assert await processes.Child.adopt(early).wait() == 3
+async def test_the_end_of_a_copy_before_it_was_taken_over_is_heard() -> None:
+    forked = processes.Forked(lambda: os._exit(3), "copy")
+    await asyncio.to_thread(os.waitid, os.P_PID, forked.pid, os.WEXITED | os.WNOWAIT)
+    assert await processes.Child.adopt(forked).wait() == 3
 
 
-def test_a_missing_program_is_named_at_once() -> None:
-    with pytest.raises(errors.NotFoundError, match="/absent/program: No such file"):
-        processes.Early(["/absent/program"])
+async def test_a_copy_whose_program_returns_has_failed() -> None:
+    forked = processes.Forked(lambda: None, "copy")
+    assert await processes.Child.adopt(forked).wait() == os.EX_SOFTWARE
