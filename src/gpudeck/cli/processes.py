@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import importlib
 import signal
 from collections.abc import Awaitable, Callable
@@ -63,6 +64,7 @@ def command(name: str, meaning: str) -> click.Command:
         run: Callable[[Any], Awaitable[None]] = importlib.import_module(
             f"{_PACKAGES[name]}.main"
         ).run
+        gc.freeze()  # What is imported stays: no collection has to look through it.
         try:
             _event_loop(name)(_until_signalled(run(given)))
         except ExceptionGroup as group:
