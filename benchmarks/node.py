@@ -9,6 +9,8 @@ were taken with the real ones, have a fraction of a millisecond of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,7 +32,6 @@ START, CALLS_GROUP = "Device plugin mode: start and changes", "Device plugin mod
 MEMORY = "Device plugin mode: memory and idle CPU"
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 SMALL = "nvidia.com/mig-1g.10gb"
-_NODE_SET = ("device-plugin", "gfd", "features worker", "mig-manager")
 NODE_FEATURE = "gpu/nvidia-features-for-node-0"
 
 
@@ -233,35 +234,49 @@ async def partitions(host: hosts.Host) -> list[Figure]:
 
 
 async def footprint(host: hosts.Host) -> list[Figure]:
-    """What each program takes while nothing happens, one after the other."""
-    found: list[Figure] = []
-    commands: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
-        ("device-plugin", ("device-plugin",), host.plugin()),
-        ("gfd", ("gfd",), {}),
-        ("features worker", ("features", "worker"), {}),
-        ("features master", ("features", "master"), {"node-name": None, "host-root": None}),
-        ("features gc", ("features", "gc"), {"node-name": None, "host-root": None}),
-        ("mig-manager", ("mig-manager",), {"pod-resources": host.kubelet.pod_resources}),
+    """What the programs take while nothing happens: those of a node at once, the others alone."""
+    of_cluster = {"node-name": None, "host-root": None}
+    groups: tuple[dict[str, dict[str, Any]], ...] = (
+        {
+            "device-plugin": host.plugin(),
+            "gfd": {},
+            "features worker": {},
+            "mig-manager": {"pod-resources": host.kubelet.pod_resources},
+        },
+        {"features master": of_cluster},
+        {"features gc": of_cluster},
     )
-    on_node = []
-    for name, words, options in commands:
-        async with host.running(*words, **options) as program:
+    found: list[Figure] = []
+    for group in groups:
+        async with contextlib.AsyncExitStack() as stack:
+            programs = {
+                name: await stack.enter_async_context(host.running(*name.split(), **options))
+                for name, options in group.items()
+            }
             await asyncio.sleep(SETTLED_SECONDS)
-            before = hosts.sizes(program)
+            before = {name: hosts.sizes(program) for name, program in programs.items()}
             await asyncio.sleep(IDLE_SECONDS)
-            after = hosts.sizes(program)
-        if len(before) > 1:
-            found += _sizes(f"{name} alone", before[0], after[0])
-            found += _sizes(f"{name}, its library process", before[1], after[1])
-        found += _sizes(name, processes.summed(before), processes.summed(after))
-        if name in _NODE_SET:
-            on_node.append((processes.summed(before), processes.summed(after)))
-    before, after = ([each[when] for each in on_node] for when in (0, 1))
-    found += _sizes("all of one node", processes.summed(before), processes.summed(after))
+            after = {name: hosts.sizes(program) for name, program in programs.items()}
+            once = processes.together(
+                [pid for each in programs.values() for pid in (each.pid, *each.children)]
+            )
+        for name in group:
+            if len(before[name]) > 1:
+                found += _sizes(f"{name} alone", before[name][:1], after[name][:1])
+                found += _sizes(f"{name}, its library process", before[name][1:], after[name][1:])
+            found += _sizes(name, before[name], after[name])
+        if len(group) > 1:
+            of_all = (list(itertools.chain(*when.values())) for when in (before, after))
+            found += _sizes("all of one node", *of_all)
+            about = "all of one node: memory, each page once"
+            found.append(_figure("dp_all_of_one_node_once", MEMORY, about, "MB", [once]))
     return found
 
 
-def _sizes(name: str, before: processes.Size, after: processes.Size) -> Iterator[Figure]:
+def _sizes(
+    name: str, each_before: list[processes.Size], each_after: list[processes.Size]
+) -> Iterator[Figure]:
+    before, after = processes.summed(each_before), processes.summed(each_after)
     key = name.replace(", ", "_").replace(" ", "_")
     for what, unit, value in (
         ("PSS", "MB", after.pss),

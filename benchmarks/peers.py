@@ -112,6 +112,7 @@ FIGURES: dict[str, Peer] = {
     "dp_mig-manager_anonymous": Peer(5.2, "5.2", "nvidia-mig-manager"),
     "dp_mig-manager_cpu": Peer(0.0019, "0.0019 [0.0017..0.0045]", "nvidia-mig-manager"),
     "dp_all_of_one_node_pss": Peer(145.5, "20.6 + 55.2 + 39.8 + 29.9", "these four"),
+    "dp_all_of_one_node_once": Peer(145.5, "20.6 + 55.2 + 39.8 + 29.9", "these four"),
     "dp_all_of_one_node_anonymous": Peer(34.3, "3.0 + 17.8 + 8.3 + 5.2", "these four"),
     "dp_all_of_one_node_cpu": Peer(0.4815, "0.0016 + 0.443 + 0.035 + 0.0019", "these four"),
 }

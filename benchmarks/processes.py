@@ -25,7 +25,10 @@ class Process:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What a process takes; memory in MB of the kernel's kB / 1000."""
+    """What a process takes; memory in MB of the kernel's kB / 1000.
+
+    Of a page that several have, PSS and anonymous memory count this one's share.
+    """
 
     pss: float
     rss: float
@@ -58,7 +61,7 @@ def size(pid: int) -> Size:
     return Size(
         pss=rollup["Pss"],
         rss=rollup["Rss"],
-        anonymous=rollup["Anonymous"],
+        anonymous=rollup["Pss_Anon"],
         threads=int(fields[17]),
         cpu_seconds=cpu_seconds(pid),
     )
@@ -74,6 +77,35 @@ def summed(sizes: Iterable[Size]) -> Size:
         threads=sum(each.threads for each in known),
         cpu_seconds=sum(each.cpu_seconds for each in known),
     )
+
+
+def together(pids: Iterable[int]) -> float:
+    """MB that processes take were there no others: what several of them map counts once.
+
+    Of a file the process counts that has most of it in memory; the others are taken to have the
+    same pages.
+    """
+    files: dict[str, float] = {}
+    total = 0.0
+    for pid in pids:
+        total += size(pid).anonymous
+        for path, megabytes in _mapped(pid).items():
+            files[path] = max(files.get(path, 0.0), megabytes)
+    return total + sum(files.values())
+
+
+def _mapped(pid: int) -> dict[str, float]:
+    """What of which file is in a process' memory unchanged."""
+    found: dict[str, float] = {}
+    path = ""
+    for line in (_PROC / str(pid) / "smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            path = words[5] if len(words) > 5 and words[5].startswith("/") else ""
+        elif path and words[0] in ("Rss:", "Anonymous:"):
+            sign = 1 if words[0] == "Rss:" else -1
+            found[path] = found.get(path, 0.0) + sign * int(words[1]) / 1000
+    return found
 
 
 def cpu_seconds(pid: int) -> float:
