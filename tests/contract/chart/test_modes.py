@@ -22,9 +22,13 @@ from gpudeck.api import conditions, core, labels
 from gpudeck.api.core import Node, Pod
 from gpudeck.api.meta import Meta
 from gpudeck.api.resources import DEVICE_TAINT_RULE, NODE, POD, RESOURCE_SLICE
+from gpudeck.controller import events, returning
 from gpudeck.controller.modes import cordons, deciding, looking, writing
+from gpudeck.controller.nodegroups import groups, telling
 from gpudeck.kube import evicting, recording
+from gpudeck.kube.caching import Cache
 from gpudeck.kube.client import Client
+from gpudeck.mig import nodes, progress
 
 pytestmark = pytest.mark.asyncio
 
@@ -162,10 +166,65 @@ async def test_nothing_else_of_a_node_may_be_changed(
 async def test_no_other_status_of_a_node_may_be_written(controller: Client) -> None:
     ready = [{"type": "Ready", "status": "False", "reason": "No", "message": ""}]
     for status in ({"conditions": ready}, {"capacity": {"nvidia.com/gpu": "8"}}):
-        with pytest.raises(errors.ForbiddenError, match="only the condition GPUModeActive"):
+        with pytest.raises(errors.ForbiddenError, match="only the conditions GPUModeActive"):
             await controller.merge_patch(
                 NODE, "node-0", {"status": status}, Meta, subresource="status"
             )
+
+
+async def test_what_keeps_a_node_from_its_group_is_said_until_nothing_does(
+    controller: Client,
+) -> None:
+    recorder = recording.Recorder(controller, "test")
+    teller = telling.Teller(controller, events.Events(recorder))
+    for problem in (groups.Problem("NodeGroupUnknown", "It is not there."), None):
+        await teller.tell(await controller.get(NODE, "node-0", Node), problem)
+        said = telling.condition_of(await controller.get(NODE, "node-0", Node))
+        assert (said.message if said else None) == (problem.message if problem else None)
+
+
+async def leave(admin: Client) -> None:
+    """Write what a mig-manager does that is then gone."""
+    known = {"metadata": {"labels": {"nvidia.com/gpu.deploy.dcgm": "true"}}}
+    await admin.merge_patch(NODE, "node-0", known, Meta)
+    record = progress.Record(
+        version=progress.VERSION, config="all-1g.5gb", phase=progress.Phase.APPROVING, since=1,
+        asked=True, paused=nodes.pauses({"nvidia.com/gpu.deploy.dcgm": "true"}),
+    )  # fmt: skip
+    wish = nodes.wish(record, drain=(nodes.Pod("team", "trains"),), why="a test")
+    patch = nodes.patch(await admin.get(NODE, "node-0", core.OwnedNode), wish)
+    assert patch is not None
+    manager = labels.MANAGER_MIG_MANAGER
+    await admin.merge_patch(NODE, "node-0", patch, Meta, manager=manager)
+    said = {"type": conditions.MIG_CONFIGURED, "status": "False", "reason": "R", "message": "m"}
+    body = {"metadata": {"name": "node-0"}, "status": {"conditions": [said]}}
+    await admin.apply(NODE, body, Meta, manager=manager, subresource="status")
+
+
+async def test_what_a_change_of_partitions_took_is_given_back_as_a_whole_and_not_in_parts(
+    controller: Client, admin: Client
+) -> None:
+    await leave(admin)
+    for part in (
+        {"spec": {"unschedulable": None}},
+        {"spec": {"taints": None}},
+        {"metadata": {"labels": {"nvidia.com/gpu.deploy.dcgm": "true"}}},
+        {"metadata": {"annotations": {labels.DRAIN: None}}},
+    ):
+        with pytest.raises(errors.ForbiddenError, match="of a Node only"):
+            await controller.merge_patch(NODE, "node-0", part, Meta)
+    followed: Cache[Node] = Cache(controller, NODE, Node)
+    recorder = recording.Recorder(controller, "test")
+    found = returning.Returning(controller, recorder, followed, policies.SYSTEM)
+    await found.reconcile("node-0")
+    node = await admin.get(NODE, "node-0", core.OwnedNode)
+    assert not nodes.is_taken(node)
+    assert node.spec is not None
+    assert not node.spec.unschedulable
+    assert (node.metadata.labels or {})["nvidia.com/gpu.deploy.dcgm"] == "true"
+    assert labels.DRAIN not in (node.metadata.annotations or {})
+    types = [each.type for each in (node.status.conditions if node.status else None) or ()]
+    assert conditions.MIG_CONFIGURED not in types
 
 
 async def test_why_a_pod_does_not_go_may_be_said(controller: Client) -> None:
