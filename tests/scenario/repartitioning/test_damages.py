@@ -202,6 +202,7 @@ async def test_a_drain_that_is_tampered_with_is_asked_for_again(
         await world.until(lambda: "disruption budget guarded" in world.condition.get("message", ""))
         async with interfered(world, restarted=restarted):
             world.annotate(**{DRAIN: note, CHANGE: None})
+        await world.until(lambda: "guarded" in world.notes.get(DRAIN, ""))
         allow(world.api, "guarded")
         await world.becomes("success")
         assert world.api.objects(POD) == {}
