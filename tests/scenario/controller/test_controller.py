@@ -225,7 +225,7 @@ async def test_claims_that_went_in_an_outage_longer_than_the_lease_free_their_ca
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        main, "Elector", functools.partial(Elector, renew_seconds=0.4, retry_seconds=0.05)
+        main, "Elector", functools.partial(Elector, renew_seconds=1.5, retry_seconds=0.05)
     )
     async with ApiServer() as server:
         server.put(PHYSICAL_GPU, gpus.gpu())

@@ -158,7 +158,8 @@ async def test_a_leader_whose_lease_was_taken_stops_at_once(
 async def test_a_leader_that_cannot_renew_steps_down_before_another_may_lead(
     server: apiserver.ApiServer, connection: client.Client, fault: str
 ) -> None:
-    mine = elector(connection)
+    lease_seconds = 5.0
+    mine = elector(connection, lease_seconds=lease_seconds)
     stopped = asyncio.Event()
 
     async def lead() -> None:
@@ -180,7 +181,7 @@ async def test_a_leader_that_cannot_renew_steps_down_before_another_may_lead(
     with pytest.raises(errors.LeadershipLostError, match="could not be renewed"):
         await task
     assert stopped.is_set()
-    assert loop.time() - started < 1.0
+    assert loop.time() - started < lease_seconds
     server.resume()
 
 
