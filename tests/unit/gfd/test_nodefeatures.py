@@ -35,7 +35,7 @@ async def test_a_long_name_of_a_node_still_fits_into_its_label() -> None:
         stored = server.objects(resources.NODE_FEATURE)[f"gpu/nvidia-features-for-{node}"]
     label = stored["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"]
     assert label == names.node_label(node)
-    assert len(label) == 63
+    assert len(label) <= 63
 
 
 async def test_its_owners_are_the_pod_and_what_made_the_pod() -> None:
