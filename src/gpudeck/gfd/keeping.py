@@ -115,6 +115,7 @@ class Labels:
 
     async def run(self) -> None:
         """Write at each change and after each interval, for ever."""
+        await self._sink.begin()
         while True:
             self._changed.clear()
             if self._inventory is not None:

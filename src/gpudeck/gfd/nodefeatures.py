@@ -31,6 +31,9 @@ class Object:
         self._pod = pod
         self._owners: list[OwnerReference] | None = None
 
+    async def begin(self) -> None:
+        """`Sink.begin`."""
+
     async def write(self, labels: Mapping[str, str]) -> bool:
         """`Sink.write`."""
         metadata = ObjectMeta(

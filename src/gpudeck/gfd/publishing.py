@@ -6,6 +6,7 @@ Labels come with their full names. Each write is repeatable, and leaves what is 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -16,10 +17,14 @@ from gpudeck.host.root import Root
 
 LEAVE_SECONDS = 300
 """How long the labels of a file stay after the process has ended: longer than a restart."""
+_EXPIRY = "# +expiry-time="
 
 
 class Sink(Protocol):
     """Takes all labels of the node at once."""
+
+    async def begin(self) -> None:
+        """Let what the process before has left stay, until there is something to write."""
 
     async def write(self, labels: Mapping[str, str]) -> bool:
         """Let these labels, and no other of ours, be there; False if they were.
@@ -44,6 +49,15 @@ class File:
         self._path = path
         self._labels: Mapping[str, str] = {}
         self._is_tidy = False
+
+    async def begin(self) -> None:
+        """`Sink.begin`."""
+        # The first write tells what is wrong.
+        with contextlib.suppress(errors.GpudeckError):
+            first, *lines = self._root.read_text(self._path).splitlines() or [""]
+            if first.startswith(_EXPIRY):
+                self._labels = {name: value for name, _, value in (x.partition("=") for x in lines)}
+                self._put(content(self._labels))
 
     async def write(self, labels: Mapping[str, str]) -> bool:
         """`Sink.write`."""
@@ -81,5 +95,5 @@ def content(labels: Mapping[str, str], *, expires: datetime.datetime | None = No
     """The text of a file with these labels."""
     lines = [f"{name}={value}" for name, value in sorted(labels.items())]
     if expires is not None:
-        lines.insert(0, f"# +expiry-time={expires:%Y-%m-%dT%H:%M:%SZ}")
+        lines.insert(0, f"{_EXPIRY}{expires:%Y-%m-%dT%H:%M:%SZ}")
     return "".join(f"{line}\n" for line in lines).encode()

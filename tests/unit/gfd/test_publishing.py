@@ -57,6 +57,35 @@ async def test_labels_outlive_the_process_by_a_restart_only(
     assert 0 < left.total_seconds() <= publishing.LEAVE_SECONDS
 
 
+async def test_labels_of_the_process_before_do_not_end_while_nothing_is_known_yet(
+    file: publishing.File, tmp_path: Path
+) -> None:
+    """As when it starts in the middle of a change of the node's mode, which may take long."""
+    await file.write({"nvidia.com/gpu.count": "4", "nvidia.com/gpu.mode": "compute"})
+    before = (tmp_path / PATH.lstrip("/")).read_text()
+    for _ in range(2):
+        await file.close()
+        file = publishing.File(Root(tmp_path), PATH)
+        await file.begin()
+        assert (tmp_path / PATH.lstrip("/")).read_text() == before
+    await file.close()
+    assert (tmp_path / PATH.lstrip("/")).read_text().startswith("# +expiry-time=")
+
+
+async def test_a_file_that_is_not_ours_yet_begins_as_it_is(
+    file: publishing.File, tmp_path: Path
+) -> None:
+    await file.begin()
+    path = tmp_path / PATH.lstrip("/")
+    assert not path.exists()
+    path.parent.mkdir(parents=True)
+    for text in ("", "nvidia.com/gpu.present\n"):
+        path.write_text(text)
+        await file.begin()
+        await file.close()
+        assert path.read_text() == text
+
+
 async def test_a_process_that_never_knew_the_cards_leaves_the_file_alone(
     file: publishing.File, tmp_path: Path
 ) -> None:
