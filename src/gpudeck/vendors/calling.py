@@ -92,6 +92,7 @@ class Program(contract.Value, frozen=True):
         """
         with _Ends() as ends:
             order = ends.order(self)
+            ends.send(worker.Call(id=1, method="open"))
 
             def program() -> None:
                 ends.drop()
@@ -99,7 +100,6 @@ class Program(contract.Value, frozen=True):
 
             process = processes.Forked(program, "the library process")
             connection, memory = ends.keep()
-        connection.send(_encode(worker.Call(id=1, method="open")))
         _prepared[self] = _Early(process, connection, memory)
 
 
@@ -147,6 +147,10 @@ class _Ends:
             settings=program.settings,
             log_level=program.log_level,
         )
+
+    def send(self, call: worker.Call) -> None:
+        """Leave a call for the process that is not there yet."""
+        self._ours.send(_encode(call))
 
     def drop(self) -> None:
         """Close our end in a copy of this process: theirs is to see when it closes here."""
