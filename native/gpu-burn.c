@@ -10,7 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { CARDS = 64, DEFAULT_SECONDS = 60, DEFAULT_PERCENT = 90 };
+enum { CARDS = 64, DEFAULT_SECONDS = 60, DEFAULT_PERCENT = 90, TRIES = 10 };
+enum { OUT_OF_MEMORY = 2 }; /* CUDA_ERROR_OUT_OF_MEMORY of cuda.h */
 
 struct options {
     unsigned long amount;
@@ -83,13 +84,19 @@ static bool occupy(int card, const struct options *options, unsigned long *mib)
 {
     size_t free_bytes, total;
     unsigned long long pointer;
-    if (failed("cuCtxCreate", cuda.create(&contexts[card], 0, card)) ||
-        failed("cuMemGetInfo", cuda.free_total(&free_bytes, &total)))
+    if (failed("cuCtxCreate", cuda.create(&contexts[card], 0, card)))
         return false;
-    size_t bytes = options->percent ? free_bytes / 100 * options->amount
-                                    : (size_t)options->amount << 20;
-    *mib = bytes >> 20;
-    return !failed("cuMemAlloc", cuda.alloc(&pointer, bytes ? bytes : 1));
+    for (int tries = 1;; tries++) {
+        if (failed("cuMemGetInfo", cuda.free_total(&free_bytes, &total)))
+            return false;
+        size_t bytes = options->percent ? free_bytes / 100 * options->amount
+                                        : (size_t)options->amount << 20;
+        *mib = bytes >> 20;
+        int result = cuda.alloc(&pointer, bytes ? bytes : 1);
+        /* Of what was free a moment ago somebody else may have taken some. */
+        if (result != OUT_OF_MEMORY || !options->percent || tries == TRIES)
+            return !failed("cuMemAlloc", result);
+    }
 }
 
 static bool parse(int count, char **words, struct options *options)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from typing import Any
@@ -89,6 +90,14 @@ def test_a_full_card_refuses_more(h100: hosts.Host) -> None:
         second = h100.burn("-m", "2048", "1")
         assert "CUDA_ERROR_OUT_OF_MEMORY" in second.communicate(timeout=20)[1]
         assert second.returncode == 1
+
+
+def test_workloads_that_start_at_once_share_what_is_free(h100: hosts.Host) -> None:
+    for _ in range(10):
+        with contextlib.ExitStack() as stack:
+            burns = [stack.enter_context(hosts.ended(h100.burn("60"))) for _ in range(3)]
+            for burn in burns:
+                hosts.read_until(burn, "GPU 1: holding")
 
 
 @pytest.mark.parametrize(
