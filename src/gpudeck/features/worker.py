@@ -74,6 +74,9 @@ def show(given: Settings) -> None:
         sys.stderr.write(f"left out: {each}\n")
 
 
+_Stamps = dict[str, tuple[int, int, int] | None]
+
+
 class Worker:
     """The parts of the role and what connects them."""
 
@@ -89,6 +92,8 @@ class Worker:
         )
         self._queue = Queue("nodefeature", limit_seconds=30.0)
         self._wanted = asyncio.Event()
+        self._stamps: _Stamps = {}
+        """Of folders and files, from before the last look has read them."""
         self._last: reading.Reading | None = None
         self._body: NodeFeature | None = None
         self._answer: tuple[NodeFeatureSpec, NodeFeatureSpec] | None = None
@@ -151,6 +156,8 @@ class Worker:
         self._began = time.monotonic()
         try:
             wanted = _sought(self._file.current)
+            # Before it reads: what changes meanwhile, and what it alone has seen, is read again.
+            self._stamps = await asyncio.to_thread(_stamps, self._root.look())
             return await asyncio.to_thread(reading.read, self._root, wanted, before)
         finally:
             metrics.scan_seconds.observe(time.monotonic() - self._began)
@@ -186,13 +193,10 @@ class Worker:
         )
 
     async def _watch_files(self) -> None:
-        """Look at names and times of the files each second: no event tells of them here."""
-        before = await asyncio.to_thread(_stamps, self._root.look())
+        """Compare names and times with those that were read, each second; no event tells of it."""
         while True:
             await asyncio.sleep(self._settings.poll_seconds)
-            now = await asyncio.to_thread(_stamps, self._root.look())
-            if now != before:
-                before = now
+            if await asyncio.to_thread(_stamps, self._root.look()) != self._stamps:
                 self._wanted.set()
 
     async def _write(self) -> None:
@@ -256,10 +260,11 @@ def _owner(node: Meta) -> OwnerReference:
     )
 
 
-def _stamps(root: Root) -> dict[str, tuple[int, int, int] | None]:
-    found: dict[str, tuple[int, int, int] | None] = {}
+def _stamps(root: Root) -> _Stamps:
+    found: _Stamps = {}
     for folder in (local.FOLDER, custom.FOLDER):
         with contextlib.suppress(errors.GpudeckError):
+            found[folder] = root.stamp(folder)  # A file may come and go between two looks.
             names = root.list(folder)[: local.MOST_FILES]
             found.update({f"{folder}/{name}": root.stamp(f"{folder}/{name}") for name in names})
     return found

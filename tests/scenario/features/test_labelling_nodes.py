@@ -277,6 +277,27 @@ async def test_files_of_others_are_seen_at_once_and_expire_with_their_file(story
         await story.server.until(lambda: "nvidia.com/gpu.count" not in story.labels)
 
 
+async def test_a_file_that_was_there_for_one_look_alone_leaves_no_label(story: Story) -> None:
+    """It came and went between two looks at names and times; something else had the host read."""
+    folder = "etc/kubernetes/node-feature-discovery/features.d"
+    made: list[worker.Worker] = []
+
+    class Watched(worker.Worker):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    async with story.run(Watched, master.Master, scan_seconds=3600.0, poll_seconds=1.0):
+        await story.server.until(
+            lambda: "feature.node.kubernetes.io/system-os_release.ID" in story.labels
+        )
+        story.host.write(f"{folder}/gfd", "nvidia.com/gpu.count=4\n")
+        made[0]._wanted.set()
+        await story.server.until(lambda: "nvidia.com/gpu.count" in story.labels)
+        (story.host.root / folder / "gfd").unlink()
+        await story.server.until(lambda: "nvidia.com/gpu.count" not in story.labels)
+
+
 async def test_a_feature_of_a_node_that_is_gone_is_deleted(story: Story) -> None:
     story.server.put(resources.NODE, {"metadata": {"name": "node-1"}})
     story.feature("here")
