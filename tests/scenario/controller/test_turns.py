@@ -99,14 +99,19 @@ async def test_a_node_that_is_kept_back_at_its_start_gives_its_turn_to_the_next(
             await server.until(lambda: tainted(server, "node-2"))
 
 
+def put_held(server: ApiServer, name: str) -> None:
+    """A node in DRA mode whose one pod has a card and may not go."""
+    known = CARDS | {labels.ACTIVE_MODE: DRA}
+    server.put(NODE, {"metadata": {"name": name, "labels": known}})
+    server.put(POD, user_pod(name, **CARD) | {"spec": pod_spec(name)})
+    protect(server, name)
+
+
 async def test_a_node_that_takes_long_gives_its_turn_away_by_the_label() -> None:
     """Nothing is forced, so else one pod that may not go would keep back the whole cluster."""
     async with ApiServer() as server:
         for name in ("node-1", "node-2"):
-            known = CARDS | {labels.ACTIVE_MODE: DRA}
-            server.put(NODE, {"metadata": {"name": name, "labels": known}})
-            server.put(POD, user_pod(name, **CARD) | {"spec": pod_spec(name)})
-            protect(server, name)
+            put_held(server, name)
         async with controller(server, attended=False, default_mode=PLUGIN):
             found = await server.until(
                 lambda: [name for name in ("node-1", "node-2") if tainted(server, name)]
@@ -130,10 +135,7 @@ def ready(server: ApiServer, name: str, status: str) -> None:
 async def test_a_node_that_is_not_ready_begins_when_it_is_and_keeps_no_other_waiting() -> None:
     async with ApiServer() as server:
         for name in ("away", "node-1"):
-            known = CARDS | {labels.ACTIVE_MODE: DRA}
-            server.put(NODE, {"metadata": {"name": name, "labels": known}})
-            server.put(POD, user_pod(name, **CARD) | {"spec": pod_spec(name)})
-            protect(server, name)
+            put_held(server, name)
         ready(server, "away", "Unknown")
         async with controller(server, attended=False, default_mode=PLUGIN):
             await server.until(lambda: tainted(server, "node-1"))
